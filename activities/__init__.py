@@ -1,0 +1,1 @@
+"""Side effects, thin: read, ask `context`, commit once."""

@@ -1,0 +1,1 @@
+"""Transports of hooks, which propose; `context` decides."""

@@ -1,0 +1,1 @@
+"""`agentloom dev`: PostgreSQL, Temporal, worker and API under one parent."""

@@ -1,0 +1,1 @@
+"""What a model may call: built-in, Python, HTTP and MCP tools."""
