@@ -1,0 +1,72 @@
+"""Messages in the platform's own form, and the rules that keep a list of them legal for a provider.
+
+This is the only protocol between the context and the dialects: `providers/` turns it into wire JSON and back. A
+message is stored as its canonical JSON, and everything that is hashed is hashed over that.
+"""
+
+import json
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Role = Literal["system", "user", "assistant", "tool"]
+ResultStatus = Literal["ok", "error", "not_executed", "stopped", "unknown", "denied", "truncated"]
+
+
+class ToolCall(BaseModel):
+    """One call asked for by the model; `arguments` is the text exactly as it came (it may be broken JSON)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    call_id: str
+    name: str
+    arguments: str
+
+
+class ChatMessage(BaseModel):
+    """One message fact. `status` is set on tool results only, and only where they are not plain success."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    role: Role
+    content: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    name: str | None = None
+    reasoning_content: str | None = None
+    status: ResultStatus | None = None
+
+
+def canonical_json(value: Any) -> bytes:
+    """The one byte form of a JSON value: sorted keys, no spaces, UTF-8. Lone surrogates are an error."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def message_bytes(message: ChatMessage) -> bytes:
+    """What is stored and hashed for a message: its canonical JSON without absent fields."""
+    return canonical_json(message.model_dump(mode="json", exclude_none=True, exclude_defaults=True) | {"role": message.role})
+
+
+def message_from_bytes(body: bytes) -> ChatMessage:
+    """The inverse of `message_bytes`."""
+    return ChatMessage.model_validate_json(body)
+
+
+def arguments_object(text: str) -> dict[str, Any] | None:
+    """The arguments of a call as an object, or None if they are not one. Empty text means no arguments (SPEC A11)."""
+    if not text.strip():
+        return {}
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(name)
+
+
+def without_lone_surrogates(text: str) -> str:
+    """The text with each lone surrogate replaced by U+FFFD, so that it encodes as UTF-8 (SPEC Y5)."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,0 +1,43 @@
+"""What a model gave back for one request, in the platform's form, before anything was decided about it."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "other"]
+
+
+class Usage(BaseModel):
+    """Tokens as the provider reported them. None means it did not say, which is not zero (SPEC L5)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class ReplyCall(BaseModel):
+    """One call as the provider sent it; its id may be missing or repeated, its arguments may be broken."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    provider_id: str | None
+    name: str
+    arguments: str
+
+
+class ModelReply(BaseModel):
+    """A complete answer. An incomplete stream is never one: it is a failed Attempt with a fragment (SPEC A5)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    content: str | None = None
+    reasoning_content: str | None = None
+    calls: tuple[ReplyCall, ...] = ()
+    finish_reason: FinishReason
+    provider_finish_reason: str | None = None
+    usage: Usage = Usage()
+    provider_model: str | None = None
+    provider_request_id: str | None = None
