@@ -1,0 +1,157 @@
+"""Content: addressed by a keyed hash of itself, compressed, encrypted, written once (SPEC Y2).
+
+The id of a payload is an HMAC under the index key, which never rotates, so equal content is stored once and nobody
+without the key can test a guess. The body is encrypted under a master key, which rotates; the id is bound to the body
+as associated data, so that bodies cannot be swapped. Plain content is kept in a bounded cache of the process only.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import zstandard
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from context.errors import CorruptPayloadError
+
+COMPRESS_FROM = 200  # bytes; below, zstd's frame costs more than it saves
+NONCE = 12
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Master keys by id (the first one encrypts, all decrypt) and the index key. 32 bytes each."""
+
+    master: Mapping[str, bytes] = field(repr=False)
+    index: bytes = field(repr=False)
+
+    @property
+    def current(self) -> str:
+        return next(iter(self.master))
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """A payload ready to be written. `tokens` maps an estimator id to the tokens of this message."""
+
+    payload_id: bytes
+    key_id: str
+    codec: str
+    size: int
+    digest: bytes
+    body: bytes = field(repr=False)
+    tokens: Mapping[str, int] = field(default_factory=dict)
+
+    def parameters(self) -> dict[str, Any]:
+        """As bind parameters of `INSERT`."""
+        return {
+            "payload_id": self.payload_id,
+            "key_id": self.key_id,
+            "codec": self.codec,
+            "size": self.size,
+            "digest": self.digest,
+            "body": self.body,
+            "tokens": json.dumps(dict(self.tokens)),
+        }
+
+
+class Vault:
+    """Seals and opens content; knows the keys, not the database."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self._ciphers = {key_id: AESGCM(key) for key_id, key in keys.master.items()}
+
+    def keyed_hash(self, content: bytes) -> bytes:
+        """The id of content, and the stored form of anything that is only ever compared."""
+        return hmac.new(self._keys.index, content, hashlib.sha256).digest()
+
+    def seal(self, content: bytes, tokens: Mapping[str, int] | None = None) -> Sealed:
+        """Compress and encrypt. The same content always gets the same id; the ciphertext differs each time."""
+        payload_id = self.keyed_hash(content)
+        codec, packed = _pack(content)
+        nonce = os.urandom(NONCE)
+        body = nonce + self._ciphers[self._keys.current].encrypt(nonce, packed, payload_id)
+        digest = hashlib.sha256(content).digest()
+        return Sealed(payload_id, self._keys.current, codec, len(content), digest, body, tokens or {})
+
+    def open(self, payload_id: bytes, key_id: str, codec: str, body: bytes) -> bytes:
+        """The plain content. Raises CorruptPayloadError if key, body or id do not belong together."""
+        cipher = self._ciphers.get(key_id)
+        if cipher is None:
+            raise CorruptPayloadError(f"No master key with id {key_id!r} is configured; add it to AGENTLOOM_MASTER_KEYS.")
+        try:
+            packed = cipher.decrypt(body[:NONCE], body[NONCE:], payload_id)
+        except InvalidTag:
+            raise CorruptPayloadError from None
+        return zstandard.ZstdDecompressor().decompress(packed) if codec == "zstd" else packed
+
+
+def _pack(content: bytes) -> tuple[str, bytes]:
+    if len(content) < COMPRESS_FROM:
+        return "raw", content
+    packed = zstandard.ZstdCompressor(level=3).compress(content)
+    return ("zstd", packed) if len(packed) < len(content) else ("raw", content)
+
+
+INSERT = text("""
+    INSERT INTO payloads (payload_id, key_id, codec, size, digest, body, tokens)
+    VALUES (:payload_id, :key_id, :codec, :size, :digest, :body, CAST(:tokens AS jsonb))
+    ON CONFLICT (payload_id) DO NOTHING
+""")
+
+SELECT = text("SELECT payload_id, key_id, codec, body FROM payloads WHERE payload_id = ANY(:ids)")
+
+
+class Payloads:
+    """Reads and writes payloads inside the caller's transaction, with a cache of plain content by id."""
+
+    def __init__(self, vault: Vault, *, cache_bytes: int = 64 << 20) -> None:
+        self.vault = vault
+        self._cache: OrderedDict[bytes, bytes] = OrderedDict()
+        self._cached = 0
+        self._limit = cache_bytes
+
+    def seal(self, content: bytes, tokens: Mapping[str, int] | None = None) -> Sealed:
+        """Seal and remember the plain content: what is written now is read next."""
+        sealed = self.vault.seal(content, tokens)
+        self._remember(sealed.payload_id, content)
+        return sealed
+
+    async def write(self, connection: AsyncConnection, sealed: Iterable[Sealed]) -> None:
+        """Insert what is not there yet."""
+        if rows := [one.parameters() for one in sealed]:
+            await connection.execute(INSERT, rows)
+
+    async def read(self, connection: AsyncConnection, ids: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Plain content by id, from the cache where possible. Raises CorruptPayloadError if one is missing."""
+        found = {one: self._cache[one] for one in ids if one in self._cache}
+        if missing := [one for one in dict.fromkeys(ids) if one not in found]:
+            for row in (await connection.execute(SELECT, {"ids": missing})).mappings():
+                plain = self.vault.open(row["payload_id"], row["key_id"], row["codec"], row["body"])
+                self._remember(row["payload_id"], plain)
+                found[row["payload_id"]] = plain
+        if len(found) < len(set(ids)):
+            raise CorruptPayloadError("A stored message is missing its content.")
+        return found
+
+    async def read_one(self, connection: AsyncConnection, payload_id: bytes) -> bytes:
+        """The plain content of one payload."""
+        return (await self.read(connection, [payload_id]))[payload_id]
+
+    def _remember(self, payload_id: bytes, content: bytes) -> None:
+        if payload_id in self._cache or len(content) > self._limit // 8:
+            return
+        self._cache[payload_id] = content
+        self._cached += len(content)
+        while self._cached > self._limit:
+            _, dropped = self._cache.popitem(last=False)
+            self._cached -= len(dropped)
