@@ -1,0 +1,16 @@
+"""Names that are wire format: workflow types, signals, queries, search attributes, queue. Renaming breaks running workflows."""
+
+RUN_WORKFLOW = "RunWorkflow"
+COMPACTION_WORKFLOW = "CompactionWorkflow"
+EXECUTOR_WORKFLOW = "ExecutorWorkflow"
+
+SUPPLEMENT_SIGNAL = "supplement"
+STATE_QUERY = "state"
+COMPACT_UPDATE = "compact"
+
+SESSION_ATTRIBUTE = "AgentLoomSession"
+AGENT_ATTRIBUTE = "AgentLoomAgent"
+RELEASE_ATTRIBUTE = "AgentLoomRelease"
+OUTCOME_ATTRIBUTE = "AgentLoomOutcome"
+
+TASK_QUEUE = "agentloom"
