@@ -1,0 +1,296 @@
+"""Configuration of AgentLoom's processes, read from the environment here and nowhere else.
+
+Everything is a frozen value; importing this module reads and does nothing. A setting that is missing or wrong is a
+`SettingsError`: full sentences that name the variable and the command that mends it, and never the value, which may
+be a secret. The connection to Temporal is not configured here: `temporalio.envconfig` reads it.
+"""
+
+import base64
+import binascii
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from context.errors import AgentLoomError
+
+PrivateAddresses = Literal["none", "loopback", "all"]
+
+OUR_MODULES = frozenset(
+    {
+        "activities",
+        "api",
+        "cli",
+        "context",
+        "egress",
+        "hooks",
+        "providers",
+        "settings",
+        "stack",
+        "storage",
+        "tools",
+        "worker",
+        "workflows",
+    }
+)
+"""Top-level names of AgentLoom, which an app folder may not use again."""
+
+TEMPORAL_VARIABLES = ("TEMPORAL_ADDRESS", "TEMPORAL_PROFILE", "TEMPORAL_CONFIG_FILE")
+"""Any of these set means: there is a Temporal server, use it."""
+
+_MAKE_A_KEY = "python -c 'import base64, os; print(base64.b64encode(os.urandom(32)).decode())'"
+
+
+class SettingsError(AgentLoomError):
+    """The environment does not configure this process. The message never holds a value."""
+
+    code = "CONFIGURATION_INVALID"
+    sentence = "The configuration is not valid."
+
+
+@dataclass(frozen=True)
+class MasterKey:
+    """One key that encrypts payloads: `id` is stored beside what it encrypted, `key` is 32 bytes for AES-256."""
+
+    id: str
+    key: bytes = field(repr=False)
+
+
+def _bytes_from_base64(text: str, *, variable: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise ValueError(f"{variable} is not valid base64. Make a key with: {_MAKE_A_KEY}") from None
+
+
+def _parse_master_key(text: str) -> MasterKey:
+    key_id, colon, encoded = text.strip().partition(":")
+    if not colon or not key_id:
+        raise ValueError(
+            f"AGENTLOOM_MASTER_KEYS must read id:base64, or several of them with commas. Make a key with: {_MAKE_A_KEY}"
+        )
+    key = _bytes_from_base64(encoded, variable="AGENTLOOM_MASTER_KEYS")
+    if len(key) != 32:
+        raise ValueError(
+            f"Each key in AGENTLOOM_MASTER_KEYS must have 32 bytes; one has {len(key)}. Make a key with: {_MAKE_A_KEY}"
+        )
+    return MasterKey(key_id, key)
+
+
+def _parse_master_keys(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    keys = tuple(_parse_master_key(part) for part in value.split(",") if part.strip())
+    if not keys:
+        raise ValueError(f"AGENTLOOM_MASTER_KEYS is empty. Make a key with: {_MAKE_A_KEY}")
+    if len({key.id for key in keys}) < len(keys):
+        raise ValueError("AGENTLOOM_MASTER_KEYS names the same key id twice.")
+    return keys
+
+
+def _parse_index_key(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    key = _bytes_from_base64(value.strip(), variable="AGENTLOOM_INDEX_KEY")
+    if len(key) < 32:
+        raise ValueError(
+            f"AGENTLOOM_INDEX_KEY must have at least 32 bytes; it has {len(key)}. Make a key with: {_MAKE_A_KEY}"
+        )
+    return key
+
+
+def _plain_postgres_url(value: SecretStr) -> SecretStr:
+    """The URL in the form every PostgreSQL client knows: scheme `postgresql`, no driver name."""
+    scheme, separator, rest = value.get_secret_value().partition("://")
+    if not separator or scheme.partition("+")[0] not in {"postgresql", "postgres"} or not urlsplit(f"//{rest}").path:
+        raise ValueError("DATABASE_URL must read postgresql://user:password@host:port/database.")
+    return SecretStr(f"postgresql://{rest}")
+
+
+def _existing_folder(value: Path) -> Path:
+    if not value.is_dir():
+        raise ValueError("AGENTLOOM_APP_DIR must name an existing folder.")
+    return value.resolve()
+
+
+class _FromEnvironment(BaseSettings):
+    """What all our settings share: frozen, `AGENTLOOM_` in front, the input hidden in errors."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="AGENTLOOM_",
+        env_ignore_empty=True,
+        frozen=True,
+        extra="ignore",
+        hide_input_in_errors=True,
+        populate_by_name=True,
+    )
+
+
+class DatabaseSettings(_FromEnvironment):
+    """Enough to reach PostgreSQL, for commands that need nothing else."""
+
+    missing: ClassVar[Mapping[str, str]] = {
+        "database_url": "Set DATABASE_URL=postgresql://user:password@host:port/database, or run: agentloom dev",
+        "master_keys": f"Set AGENTLOOM_MASTER_KEYS=id:key with a key made by: {_MAKE_A_KEY}",
+        "index_key": f"Set AGENTLOOM_INDEX_KEY to a key made by: {_MAKE_A_KEY}",
+    }
+
+    database_url: Annotated[SecretStr, AfterValidator(_plain_postgres_url)] = Field(validation_alias="DATABASE_URL")
+    """`postgresql://…`; the storage adapter adds its driver's name."""
+
+
+class Settings(DatabaseSettings):
+    """What a worker or an API process is told. `agentloom dev` sets all of it for its children."""
+
+    mode: Literal["dev", "production"] = "production"
+    """`dev` allows loopback addresses; `production` allows none unless told."""
+    master_keys: Annotated[tuple[MasterKey, ...], NoDecode, BeforeValidator(_parse_master_keys)]
+    """Keys of stored content; the first encrypts, all decrypt (SPEC Y1, Y2)."""
+    index_key: Annotated[bytes, NoDecode, BeforeValidator(_parse_index_key)] = Field(repr=False)
+    """Key of keyed ids and of the search index; it never rotates."""
+    api_host: str = "127.0.0.1"
+    """Address the API listens on."""
+    api_port: int = Field(8700, ge=0, le=65_535)
+    """Port the API listens on."""
+    app_dir: Annotated[Path, AfterValidator(_existing_folder)] | None = None
+    """Folder with Python tools, hooks and sources, appended to the import path."""
+    task_queue: str = Field("agentloom", min_length=1, max_length=200)
+    """Temporal task queue of workflows and activities."""
+    private_addresses: PrivateAddresses | None = None
+    """Which private addresses outbound calls may reach (SPEC Y4); None means what the mode says."""
+    work_dir: Path = Path(".agentloom/work")
+    """Where a Run's private working folder is made (SPEC T10)."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least severe log line that is written."""
+
+    @property
+    def allowed_private_addresses(self) -> PrivateAddresses:
+        """The rule in force: what was set, else loopback in dev and none in production."""
+        return self.private_addresses or ("loopback" if self.mode == "dev" else "none")
+
+    @model_validator(mode="after")
+    def _app_dir_does_not_clash(self) -> Self:
+        if self.app_dir and (clashes := clashing_modules(self.app_dir)):
+            raise ValueError(
+                f"The app folder has modules named like AgentLoom's own: {', '.join(clashes)}. Rename them there."
+            )
+        return self
+
+
+class ClientSettings(_FromEnvironment):
+    """Where the command line finds the API; None means the running `agentloom dev` of the folder."""
+
+    api: str | None = None
+    """AGENTLOOM_API, for example `http://127.0.0.1:8700`."""
+    api_key: SecretStr | None = None
+    """AGENTLOOM_API_KEY."""
+
+
+class DevOverrides(_FromEnvironment):
+    """What already stands when `agentloom dev` starts, so that it doesn't start or make its own."""
+
+    database_url: Annotated[SecretStr, AfterValidator(_plain_postgres_url)] | None = Field(
+        None, validation_alias="DATABASE_URL"
+    )
+    """An existing PostgreSQL."""
+    temporal_address: str | None = Field(None, validation_alias="TEMPORAL_ADDRESS")
+    """An existing Temporal server, by address."""
+    temporal_profile: str | None = Field(None, validation_alias="TEMPORAL_PROFILE")
+    """An existing Temporal server, by profile of Temporal's own configuration file."""
+    temporal_config_file: str | None = Field(None, validation_alias="TEMPORAL_CONFIG_FILE")
+    """An existing Temporal server, by configuration file."""
+    master_keys: SecretStr | None = None
+    """Keys to use instead of generated ones, unparsed."""
+    index_key: SecretStr | None = None
+    """Index key to use instead of a generated one, unparsed."""
+    task_queue: str = "agentloom"
+    """Task queue the worker will poll."""
+
+    @property
+    def has_temporal(self) -> bool:
+        return bool(self.temporal_address or self.temporal_profile or self.temporal_config_file)
+
+
+_S = TypeVar("_S", bound=BaseSettings)
+
+
+def load_settings() -> Settings:
+    """Settings of a worker or API process.
+
+    Raises:
+        SettingsError: something is missing or wrong; the message names it and what to do.
+    """
+    return _load(Settings)
+
+
+def load_database_settings() -> DatabaseSettings:
+    """Only the database, for `agentloom migrate` and `doctor`. Raises SettingsError as `load_settings` does."""
+    return _load(DatabaseSettings)
+
+
+def load_client_settings() -> ClientSettings:
+    """Address and key of the API for the command line. Raises SettingsError as `load_settings` does."""
+    return _load(ClientSettings)
+
+
+def load_dev_overrides() -> DevOverrides:
+    """Servers and keys that `agentloom dev` should use. Raises SettingsError as `load_settings` does."""
+    return _load(DevOverrides)
+
+
+def inherited_environment(*, without: Iterable[str] = ()) -> dict[str, str]:
+    """A copy of this process's environment for a child, less the given variables."""
+    left_out = frozenset(without)
+    return {name: value for name, value in os.environ.items() if name not in left_out}
+
+
+def clashing_modules(app_dir: Path) -> tuple[str, ...]:
+    """Names of modules or packages in the folder that AgentLoom has too; ours would silently win over them."""
+    return tuple(sorted(name for name in OUR_MODULES if _holds_module(app_dir, name)))
+
+
+def use_app_dir(app_dir: Path | None) -> None:
+    """Append the app folder to the import path. Entry points call this once, before they load a tool."""
+    if app_dir is not None and str(app_dir) not in sys.path:
+        sys.path.append(str(app_dir))
+
+
+def _holds_module(folder: Path, name: str) -> bool:
+    # AgentLoom's own checkout is a fine app folder: its modules are ours.
+    here = Path(__file__).parent
+    if folder == here:
+        return False
+    return (folder / f"{name}.py").is_file() or any((folder / name).glob("*.py"))
+
+
+def _load(kind: type[_S]) -> _S:
+    build: Callable[[], _S] = kind
+    try:
+        return build()
+    except ValidationError as error:
+        raise SettingsError(_sentences(error)) from None
+
+
+def _sentences(error: ValidationError) -> str:
+    """One sentence per problem, from the places and our own messages; pydantic's carry no values."""
+    problems = error.errors(include_input=False, include_url=False)
+    return " ".join(dict.fromkeys(_sentence(problem) for problem in problems))
+        dict.fromkeys(_sentence(problem) for problem in error.errors(include_input=False, include_url=False))
+    )
+
+
+def _sentence(problem: Mapping[str, Any]) -> str:
+    name = str(problem["loc"][0]) if problem["loc"] else ""
+    variable = name if name.isupper() else f"AGENTLOOM_{name.upper()}"
+    if problem["type"] == "missing":
+        mend = DatabaseSettings.missing.get(name.lower(), "Set it.")
+        return f"{variable} is not set. {mend}"
+    if problem["type"] == "value_error":
+        return str(problem["ctx"]["error"])
+    return f"{variable} is not valid: {problem['msg']}."
