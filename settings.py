@@ -281,8 +281,6 @@ def _sentences(error: ValidationError) -> str:
     """One sentence per problem, from the places and our own messages; pydantic's carry no values."""
     problems = error.errors(include_input=False, include_url=False)
     return " ".join(dict.fromkeys(_sentence(problem) for problem in problems))
-        dict.fromkeys(_sentence(problem) for problem in error.errors(include_input=False, include_url=False))
-    )
 
 
 def _sentence(problem: Mapping[str, Any]) -> str:
