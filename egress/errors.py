@@ -1,0 +1,30 @@
+"""What the guard refuses, as named errors. They carry numbers, never an address, a header or a piece of an answer."""
+
+from context.errors import AgentLoomError
+
+
+class EgressError(AgentLoomError):
+    """An outbound call was stopped by the guard, not by the network; the same call would be stopped again."""
+
+    code = "CONFIGURATION_INVALID"
+    sentence = "The outbound call was refused."
+
+
+class AddressRefusedError(EgressError):
+    sentence = (
+        "The address is not allowed from here: only http and https to public addresses are, "
+        "unless private addresses are allowed by the settings."
+    )
+
+
+class AnswerTooLargeError(EgressError):
+    code = "TOO_LARGE"
+    sentence = "The answer is larger than allowed."
+
+
+class AnswerEncodedError(EgressError):
+    sentence = "The answer is compressed although none was asked for; its real size can't be bounded."
+
+
+class RedirectRefusedError(EgressError):
+    sentence = "The server answered with a redirect, which is never followed: it could take a credential elsewhere."

@@ -1,0 +1,125 @@
+"""The same guard for the MCP SDK, which speaks through `httpx2`. Redirects end in an error here, because the SDK would
+otherwise follow them itself; everything else is as in `egress.client`.
+"""
+
+import ssl
+from collections.abc import AsyncIterator, Iterable, Mapping
+
+import httpcore2
+import httpx2
+
+from egress.addresses import PrivateAddresses
+from egress.dialling import dial_first, permitted_addresses
+from egress.errors import AddressRefusedError, AnswerEncodedError, AnswerTooLargeError, RedirectRefusedError
+from egress.limits import REDIRECTS, EgressLimits, has_readable_encoding
+
+SocketOptions = Iterable[tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]]
+
+
+class GuardedMcpBackend(httpcore2.AsyncNetworkBackend):
+    """Dials judged addresses only; local sockets are refused."""
+
+    def __init__(self, *, private: PrivateAddresses) -> None:
+        self._private = private
+        self._inner = httpcore2.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: SocketOptions | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        async def connect(address: str) -> httpcore2.AsyncNetworkStream:
+            return await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
+
+        try:
+            addresses = await permitted_addresses(host, port, private=self._private, timeout_s=timeout)
+        except OSError:
+            raise httpcore2.ConnectError("the host name does not resolve") from None
+        return await dial_first(addresses, connect, unreachable=(httpcore2.ConnectError, httpcore2.ConnectTimeout))
+
+    async def connect_unix_socket(
+        self, path: str, timeout: float | None = None, socket_options: SocketOptions | None = None
+    ) -> httpcore2.AsyncNetworkStream:
+        raise AddressRefusedError
+
+    async def sleep(self, seconds: float) -> None:
+        await self._inner.sleep(seconds)
+
+
+class BoundedMcpStream(httpx2.AsyncByteStream):
+    """Passes an answer through until it grows over its limit, then fails."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, *, limit: int) -> None:
+        self._inner = inner
+        self._left = limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._inner:
+            self._left -= len(piece)
+            if self._left < 0:
+                raise AnswerTooLargeError
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class GuardedMcpTransport(httpx2.AsyncHTTPTransport):
+    """An httpx2 transport whose connections go through the guard; a redirect is an error."""
+
+    def __init__(
+        self, *, limits: EgressLimits, private_addresses: PrivateAddresses, verify: ssl.SSLContext | None = None
+    ) -> None:
+        context = verify or httpx2.create_ssl_context(trust_env=False)
+        super().__init__(verify=context, trust_env=False, retries=0)
+        self._max_answer_bytes = limits.max_answer_bytes
+        # As in egress.client: the pool is replaced by one that dials through the guard.
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=context,
+            max_connections=limits.max_connections,
+            max_keepalive_connections=limits.max_connections,
+            keepalive_expiry=30,
+            retries=0,
+            network_backend=GuardedMcpBackend(private=private_addresses),
+        )
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.url.scheme not in ("http", "https"):
+            raise AddressRefusedError
+        response = await super().handle_async_request(request)
+        if refusal := _refusal(response):
+            await response.aclose()
+            raise refusal
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        response.stream = BoundedMcpStream(response.stream, limit=self._max_answer_bytes)
+        return response
+
+
+def _refusal(response: httpx2.Response) -> RedirectRefusedError | AnswerEncodedError | None:
+    if response.status_code in REDIRECTS:
+        return RedirectRefusedError()
+    if not has_readable_encoding(response.headers.get("content-encoding")):
+        return AnswerEncodedError()
+    return None
+
+
+def build_mcp_http_client(
+    *,
+    limits: EgressLimits | None = None,
+    private_addresses: PrivateAddresses = "none",
+    headers: Mapping[str, str] | None = None,
+    verify: ssl.SSLContext | None = None,
+) -> httpx2.AsyncClient:
+    """The guarded client for the SDK's `streamable_http_client(http_client=...)`. `headers` go with each request."""
+    limits = limits or EgressLimits()
+    own = {"accept-encoding": "identity", "user-agent": "agentloom"}
+    return httpx2.AsyncClient(
+        transport=GuardedMcpTransport(limits=limits, private_addresses=private_addresses, verify=verify),
+        trust_env=False,
+        follow_redirects=False,
+        timeout=httpx2.Timeout(connect=limits.connect_s, read=limits.read_s, write=limits.write_s, pool=limits.pool_s),
+        headers={**own, **(headers or {})},
+    )
