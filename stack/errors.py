@@ -1,0 +1,15 @@
+"""How the stack says that it can't do something: what happened, why, and the command that mends it."""
+
+from context.errors import AgentLoomError
+
+
+class StackError(AgentLoomError):
+    """The stack can't start or go on: `message` says what, `why` the reason, `mend` the next command; no secret."""
+
+    code = "UNAVAILABLE"
+    sentence = "The stack could not start."
+
+    def __init__(self, message: str, *, why: str, mend: str) -> None:
+        super().__init__(message)
+        self.why = why
+        self.mend = mend

@@ -1,0 +1,176 @@
+"""The embedded PostgreSQL: its own data folder, one password user, loopback TCP only.
+
+Only the binaries come from a package; creating and launching are ours. Its log never holds statements, parameters or
+the details of an error, since those could be content (SPEC Y6).
+"""
+
+import os
+import re
+import secrets
+import signal
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote
+
+import asyncpg
+
+from settings import inherited_environment
+from stack.binaries import PostgresBinaries, find_binaries
+from stack.children import ChildSpec, shim_command
+from stack.errors import StackError
+from stack.ports import LOOPBACK
+
+USER = "agentloom"
+DATABASE = "agentloom"
+
+SERVER_SETTINGS: Mapping[str, str] = {
+    "listen_addresses": LOOPBACK,
+    "unix_socket_directories": "",
+    "max_connections": "200",
+    "shared_buffers": "128MB",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "jit": "off",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_line_prefix": "%m [%p] ",
+    # Nothing of what is stored may reach the log.
+    "log_statement": "none",
+    "log_min_error_statement": "panic",
+    "log_error_verbosity": "terse",
+    "log_parameter_max_length": "0",
+    "log_parameter_max_length_on_error": "0",
+    "log_min_duration_statement": "-1",
+}
+
+WITHOUT_DURABILITY: Mapping[str, str] = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+"""For servers of tests, whose data nobody needs after the machine stopped."""
+
+
+@dataclass(frozen=True)
+class PostgresServer:
+    """One embedded server: where its data is, who runs it, how it is reached."""
+
+    binaries: PostgresBinaries
+    data_dir: Path
+    port: int
+    password: str = field(repr=False)
+
+    def url(self, database: str = DATABASE) -> str:
+        """Address of one of its databases, password included."""
+        return f"postgresql://{USER}:{quote(self.password, safe='')}@{LOOPBACK}:{self.port}/{database}"
+
+    def child(self, *, log_file: Path, settings: Mapping[str, str] = {}) -> ChildSpec:
+        """The server as a child process. A stale lock of a predecessor clears within seconds, so it is tried often."""
+        options = {**SERVER_SETTINGS, **settings, "port": str(self.port)}
+        return ChildSpec(
+            name="postgres",
+            command=(
+                str(self.binaries.folder / "postgres"),
+                "-D",
+                str(self.data_dir),
+                *(part for name, value in options.items() for part in ("-c", f"{name}={value}")),
+            ),
+            environment=server_environment(),
+            log_file=log_file,
+            is_ready=self._is_ready,
+            identity=self.binaries.identity,
+            stop_signal=signal.SIGINT,  # fast shutdown: clients are disconnected, then a clean end
+            death_signal=signal.SIGQUIT,  # immediate shutdown: its own children end with it
+            start_attempts=12,
+        )
+
+    async def ensure_database(self, name: str = DATABASE) -> None:
+        """Create the database if the server has none of this name."""
+        connection = await asyncpg.connect(self.url("postgres"))
+        try:
+            if not await connection.fetchval("select 1 from pg_database where datname = $1", name):
+                await connection.execute(f'create database "{name}"')
+        finally:
+            await connection.close()
+
+    async def _is_ready(self, pid: int) -> bool:
+        return await answers(self.url("postgres"))
+
+
+def prepare(data_dir: Path, *, port: int, password: str) -> PostgresServer:
+    """A server on this data folder, which is created at the first use. Starts nothing.
+
+    Raises:
+        StackError: no PostgreSQL of the needed version runs here, or the folder can't be made.
+    """
+    version_file = data_dir / "PG_VERSION"
+    major = int(version_file.read_text()) if version_file.exists() else None
+    server = PostgresServer(find_binaries(major=major), data_dir.resolve(), port, password)
+    if major is None:
+        _create(server)
+    return server
+
+
+def server_environment() -> dict[str, str]:
+    """What a server we start sees of our environment: nothing that configures PostgreSQL, Temporal or AgentLoom."""
+    ours = re.compile(r"AGENTLOOM_|PG|TEMPORAL_|DATABASE_URL$|.*(KEY|TOKEN|SECRET|PASSWORD)")
+    return {name: value for name, value in inherited_environment().items() if not ours.match(name)}
+
+
+async def answers(url: str, *, timeout_s: float = 2.0) -> bool:
+    """Whether the database takes connections now."""
+    try:
+        connection = await asyncpg.connect(url, timeout=timeout_s)
+    except (OSError, TimeoutError, asyncpg.CannotConnectNowError, asyncpg.InterfaceError):
+        return False
+    await connection.close()
+    return True
+
+
+def _create(server: PostgresServer) -> None:
+    """Run initdb in a fresh folder beside the final one and move it there, so that a killed attempt leaves nothing."""
+    server.data_dir.parent.mkdir(parents=True, exist_ok=True)
+    draft = server.data_dir.with_name(f".{server.data_dir.name}.{secrets.token_hex(4)}")
+    password_file = draft.with_suffix(".password")
+    draft.mkdir(mode=0o700)
+    _write_for(password_file, server.password)
+    _give_to(server.binaries.identity, draft, password_file)
+    try:
+        _run_initdb(server, draft, password_file)
+    finally:
+        password_file.unlink()
+    draft.replace(server.data_dir)
+
+
+def _run_initdb(server: PostgresServer, folder: Path, password_file: Path) -> None:
+    command = (
+        str(server.binaries.folder / "initdb"),
+        f"--pgdata={folder}",
+        f"--username={USER}",
+        f"--pwfile={password_file}",
+        "--auth=scram-sha-256",
+        "--encoding=UTF8",
+        "--no-locale",
+        "--no-sync",
+        "--no-instructions",
+    )
+    wrapped = shim_command(command, identity=server.binaries.identity, death_signal=signal.SIGKILL)
+    answer = subprocess.run(wrapped, env=server_environment(), capture_output=True, text=True)
+    if answer.returncode != 0:
+        lines = answer.stderr.strip().splitlines() or ["It said nothing."]
+        raise StackError(
+            "The PostgreSQL data folder could not be made.",
+            why=lines[-1],
+            mend=f"Look at {folder}, or set DATABASE_URL to an existing PostgreSQL.",
+        )
+
+
+def _write_for(path: Path, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+
+
+def _give_to(identity: str, *paths: Path) -> None:
+    if identity.startswith("user:"):
+        uid, gid = map(int, identity.split(":")[1:])
+        for path in paths:
+            os.chown(path, uid, gid)

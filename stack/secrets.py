@@ -1,0 +1,67 @@
+"""Secrets of a development stack: made once, kept in the data folder, readable by its owner only.
+
+They stay the same over restarts, because stored content is encrypted with them and people keep the API key in their
+shell. Keys from the environment take their place.
+"""
+
+import base64
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from settings import DevOverrides
+from stack.errors import StackError
+from stack.files import read_json, write_json
+
+FILE_NAME = "secrets.json"
+FIELDS = ("master_keys", "index_key", "api_key", "postgres_password")
+
+
+@dataclass(frozen=True)
+class DevSecrets:
+    """`master_keys` and `index_key` in the form of their variables (SPEC Y1); the other two are plain text."""
+
+    master_keys: str = field(repr=False)
+    index_key: str = field(repr=False)
+    api_key: str = field(repr=False)
+    postgres_password: str = field(repr=False)
+
+
+def load_or_make(data_dir: Path, *, overrides: DevOverrides | None = None) -> DevSecrets:
+    """The secrets of this data folder, made if there are none yet.
+
+    Raises:
+        StackError: the file is damaged; new keys would make stored content unreadable, so none are made.
+    """
+    path = data_dir / FILE_NAME
+    if not path.exists():
+        write_json(path, _make())
+    stored = read_json(path)
+    if stored is None or not all(isinstance(stored.get(name), str) for name in FIELDS):
+        raise StackError(
+            f"{path} is damaged.",
+            why="Without its keys the content stored beside it can't be read.",
+            mend=f"Restore the file from a copy, or start with a new folder: rm -r {data_dir}",
+        )
+    return _with_overrides({name: stored[name] for name in FIELDS}, overrides)
+
+
+def _make() -> dict[str, str]:
+    return {
+        "master_keys": f"dev:{_key()}",
+        "index_key": _key(),
+        "api_key": f"al_{secrets.token_urlsafe(32)}",
+        "postgres_password": secrets.token_urlsafe(24),
+    }
+
+
+def _key() -> str:
+    return base64.b64encode(secrets.token_bytes(32)).decode()
+
+
+def _with_overrides(stored: dict[str, str], overrides: DevOverrides | None) -> DevSecrets:
+    if overrides and overrides.master_keys:
+        stored["master_keys"] = overrides.master_keys.get_secret_value()
+    if overrides and overrides.index_key:
+        stored["index_key"] = overrides.index_key.get_secret_value()
+    return DevSecrets(**stored)
