@@ -10,7 +10,7 @@ from typing import Any
 
 import asyncpg
 from sqlalchemy import text
-from sqlalchemy.engine import CursorResult
+from sqlalchemy.engine import CursorResult, RowMapping
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -18,8 +18,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from context.errors import UnavailableError
 
 # SQLSTATE classes and codes that mean "not now": connection, operator intervention (starting up, shutting down),
-# lock_timeout, too many connections.
-AWAY = ("08", "57P", "55P03", "53300")
+# lock_timeout, deadlock, too many connections.
+AWAY = ("08", "57P", "55P03", "40P01", "53300")
 
 
 def async_url(url: str) -> str:
@@ -28,6 +28,11 @@ def async_url(url: str) -> str:
     if not separator or scheme.split("+")[0] not in ("postgresql", "postgres"):
         raise ValueError("DATABASE_URL must start with postgresql://")
     return f"postgresql+asyncpg://{rest}"
+
+
+def plain_url(url: str) -> str:
+    """The same URL in the form asyncpg itself takes."""
+    return async_url(url).replace("postgresql+asyncpg://", "postgresql://", 1)
 
 
 class Database:
@@ -91,12 +96,12 @@ def is_away(error: DBAPIError) -> bool:
     return state.startswith(AWAY) or not state
 
 
-async def fetch_all(connection: AsyncConnection, statement: Any, **parameters: Any) -> list[Mapping[str, Any]]:
+async def fetch_all(connection: AsyncConnection, statement: Any, **parameters: Any) -> list[RowMapping]:
     """Rows as mappings."""
     return list((await connection.execute(statement, parameters)).mappings())
 
 
-async def fetch_one(connection: AsyncConnection, statement: Any, **parameters: Any) -> Mapping[str, Any] | None:
+async def fetch_one(connection: AsyncConnection, statement: Any, **parameters: Any) -> RowMapping | None:
     """The first row as a mapping, or None."""
     result: CursorResult[Any] = await connection.execute(statement, parameters)
     row = result.mappings().first()
