@@ -1,0 +1,44 @@
+"""The reference list that a request is: which material, in which order, of which size. No content passes through here.
+
+A view is append-only. A request is a prefix of one view and its own tail, so that request n+1 begins with request n's
+messages (SPEC A7) and a step stores only what is new.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+ItemKind = Literal[
+    "system", "input", "assistant", "tool_result", "placeholder", "marker", "feedback", "summary", "state", "reference"
+]
+PROTECTED: frozenset[ItemKind] = frozenset({"system", "input"})
+
+
+@dataclass(frozen=True)
+class ViewItem:
+    """One message of a request: what it shows, where its content lies, what it costs.
+
+    `run_no` is the Run it was taken from, None for the current one; only current inputs are protected (SPEC A2).
+    """
+
+    kind: ItemKind
+    payload_id: bytes
+    tokens: int
+    source_id: UUID | None = None
+    run_no: int | None = None
+    revision: int | None = None
+    transform: str | None = None
+
+    @property
+    def is_protected(self) -> bool:
+        return self.kind in PROTECTED and self.run_no is None
+
+
+def total_tokens(items: tuple[ViewItem, ...]) -> int:
+    """Sum of what the items cost."""
+    return sum(item.tokens for item in items)
+
+
+def protected_tokens(items: tuple[ViewItem, ...]) -> int:
+    """Sum of what can't be left out."""
+    return sum(item.tokens for item in items if item.is_protected)

@@ -1,0 +1,55 @@
+"""The row locks and fences that every commit of a running Run begins with (DESIGN 4)."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from context.errors import SupersededError
+from storage.database import fetch_one
+
+LOCK = text("""
+    SELECT s.session_id, s.record_head AS session_head, r.run_id, r.run_no, r.release_id, r.status, r.execution_no,
+           r.loops, r.input_cutoff, r.event_head, r.stop_requested_at IS NOT NULL AS stopping,
+           c.context_id, c.record_head AS context_head, c.revision, c.chain, c.view_id, c.view_length, c.view_tokens
+    FROM role_contexts c JOIN runs r ON r.run_id = c.run_id JOIN sessions s ON s.session_id = r.session_id
+    WHERE c.context_id = :context_id
+    FOR UPDATE OF s, r, c
+""")
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Session, Run and RoleContext as they stand under this transaction's locks."""
+
+    session_id: UUID
+    session_head: int
+    run_id: UUID
+    run_no: int
+    release_id: UUID
+    status: str
+    execution_no: int
+    loops: int
+    input_cutoff: int
+    event_head: int
+    stopping: bool
+    context_id: UUID
+    context_head: int
+    revision: int
+    chain: bytes
+    view_id: UUID | None
+    view_length: int
+    view_tokens: int
+
+
+async def lock_heads(connection: AsyncConnection, context_id: UUID, *, execution_no: int) -> Heads:
+    """Lock session, run and context, in this order. Raises SupersededError if this execution no longer owns the Run."""
+    row: Any = await fetch_one(connection, LOCK, context_id=context_id)
+    if row is None:
+        raise SupersededError
+    heads = Heads(**row)
+    if heads.status != "running" or heads.execution_no != execution_no:
+        raise SupersededError
+    return heads
