@@ -1,0 +1,99 @@
+"""Decides whether the arguments of a call fit the frozen schema; nothing is guessed (SPEC T3).
+
+Messages are for the model: they name the place and the rule, and repeat no value.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Literal
+
+from jsonschema.exceptions import ValidationError
+
+from context.messages import arguments_object
+from tools.outcomes import error_content
+from tools.schemas import validator_of
+
+_MAX_DEPTH = 64
+_MAX_MESSAGES = 5
+_MAX_RULE_CHARS = 200
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """Arguments that fit the schema."""
+
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A call that is not made; `content` is its result for the model."""
+
+    message: str
+    error_type: Literal["InvalidArguments", "UnknownTool"] = "InvalidArguments"
+
+    @property
+    def content(self) -> str:
+        return error_content(self.error_type, self.message)
+
+
+def check_arguments(text: str, schema: dict[str, Any]) -> Accepted | Refused:
+    """The verdict about a call's argument text as the model wrote it; empty text means no arguments (SPEC A11)."""
+    arguments = arguments_object(text)
+    if arguments is None:
+        return Refused("The arguments are not a valid JSON object; the tool was not called. Send the call again.")
+    if _depth(arguments) > _MAX_DEPTH:
+        return Refused(f"The arguments are nested deeper than {_MAX_DEPTH} levels.")
+    if not _encodes(arguments):
+        return Refused("The arguments contain a lone surrogate, which is not valid Unicode text.")
+    messages = [_message(error) for error in islice(_errors(arguments, schema), _MAX_MESSAGES)]
+    return Refused("; ".join(messages)) if messages else Accepted(arguments)
+
+
+def unknown_tool(name: str, known: Iterable[str]) -> Refused:
+    """The verdict about a call of a tool that the release doesn't have."""
+    return Refused(f"There is no tool {name[:100]!r}. Tools: {', '.join(known) or 'none'}.", "UnknownTool")
+
+
+def _errors(arguments: dict[str, Any], schema: dict[str, Any]) -> list[ValidationError]:
+    errors: Iterable[ValidationError] = validator_of(schema).iter_errors(arguments)
+    return sorted(errors, key=lambda error: ([str(step) for step in error.absolute_path], str(error.validator)))
+
+
+def _message(error: ValidationError) -> str:
+    place = ".".join(str(step) for step in error.absolute_path) or "arguments"
+    rule: Any = error.validator_value
+    if error.validator == "required" and isinstance(error.instance, dict):
+        missing = [name for name in list(rule) if name not in error.instance]
+        return f"{place}: missing {', '.join(map(repr, missing))}"
+    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
+        extra = sorted(error.instance.keys() - _declared(error.schema))
+        return f"{place}: unknown {', '.join(repr(name[:50]) for name in extra[:_MAX_MESSAGES])}"
+    return f"{place}: must satisfy {error.validator} {str(rule)[:_MAX_RULE_CHARS]}"
+
+
+def _declared(schema: Any) -> set[str]:
+    return set(schema.get("properties", {})) if isinstance(schema, dict) else set()
+
+
+def _depth(value: Any) -> int:
+    level, layer = 0, [value]
+    while layer:
+        level += 1
+        layer = [child for node in layer for child in _children(node)]
+    return level
+
+
+def _children(node: Any) -> Iterable[Any]:
+    if isinstance(node, dict):
+        return node.values()
+    return node if isinstance(node, list) else ()
+
+
+def _encodes(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.isascii() or value.encode(errors="replace").decode() == value
+    if isinstance(value, dict):
+        return all(map(_encodes, value)) and all(map(_encodes, value.values()))
+    return all(map(_encodes, value)) if isinstance(value, list) else True

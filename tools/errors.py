@@ -1,0 +1,36 @@
+"""How reaching a tool can fail. What a tool says about its own failure is a `ToolOutcome`, never an error."""
+
+from typing import Literal
+
+from context.errors import AgentLoomError
+
+Reason = Literal["unreachable", "connection_lost", "timeout", "busy", "server_error"]
+
+
+class ToolUnavailableError(AgentLoomError):
+    """The tool could not be asked, or its answer was lost; whether to ask again is decided by `port.may_repeat`.
+
+    `may_have_run` is false only where the call is known not to have reached the tool. `retry_after_s` is what the
+    server asked for, in seconds. Carries nothing that the tool said (SPEC Y6, T9).
+    """
+
+    code = "TOOL_UNAVAILABLE"
+    sentence = "The tool could not be reached."
+
+    def __init__(
+        self, reason: Reason, *, may_have_run: bool, status: int = 0, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(f"{self.sentence} ({reason}, HTTP {status})" if status else f"{self.sentence} ({reason})")
+        self.reason = reason
+        self.may_have_run = may_have_run
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+class ToolTimeoutError(ToolUnavailableError):
+    """The call took longer than its time limit; it may have run, and may still be running."""
+
+    sentence = "The tool did not answer in time."
+
+    def __init__(self) -> None:
+        super().__init__("timeout", may_have_run=True)

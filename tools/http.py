@@ -1,0 +1,185 @@
+"""HTTP tools: the arguments as a JSON body by POST, the answer as the result (SPEC T1, T4, T7, Y4).
+
+Goes through the guarded client it is given and follows no redirect. A 4xx is the tool's answer; what says nothing about
+the call, such as a broken connection or a 503, is raised for the caller to decide.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+import httpx
+
+from context.errors import ConfigurationInvalidError
+from context.messages import canonical_json
+from context.policy import FrozenTool, ToolEntry
+from egress.errors import AddressRefusedError, AnswerEncodedError, AnswerTooLargeError
+from tools.errors import ToolTimeoutError, ToolUnavailableError
+from tools.outcomes import UNDECODABLE, artifact_note, encodable, error_outcome, exact_json, without_credentials
+from tools.port import Artifact, ToolInvocation, ToolOutcome, single_effect, wants_key
+from tools.schemas import checked_schema
+from tools.secrets import ConnectionMissingError, ResolveSecret, secret_of
+
+MAX_ANSWER_BYTES = 32 * 1024 * 1024
+"""A longer answer is an error result, since it can't be kept whole."""
+
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_BUSY = frozenset({408, 429})
+_GATEWAY = frozenset({502, 503, 504})
+_TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml", "application/javascript")
+
+
+class HttpTool:
+    """One address that is called with POST."""
+
+    def __init__(
+        self,
+        frozen: FrozenTool,
+        entry: ToolEntry,
+        *,
+        client: httpx.AsyncClient,
+        resolve_secret: ResolveSecret,
+        max_answer_bytes: int = MAX_ANSWER_BYTES,
+    ) -> None:
+        self.frozen = frozen
+        self._entry = entry
+        self._client = client
+        self._resolve_secret = resolve_secret
+        self._max_answer_bytes = max_answer_bytes
+
+    async def run(self, call: ToolInvocation, *, on_progress: Callable[[], None]) -> ToolOutcome:
+        try:
+            secret = await secret_of(self._entry, self._resolve_secret)
+            async with _network_errors():
+                outcome = await self._exchange(call, secret, on_progress)
+        except ConnectionMissingError as error:
+            return error_outcome("ConnectionMissing", error.message)
+        except AddressRefusedError as error:
+            return error_outcome("AddressRefused", error.message)
+        except (AnswerTooLargeError, AnswerEncodedError) as error:
+            return error_outcome("ResultTooLarge", error.message)
+        return without_credentials(outcome, secret)
+
+    async def _exchange(self, call: ToolInvocation, secret: str | None, on_progress: Callable[[], None]) -> ToolOutcome:
+        request = self._request(call, secret)
+        response = await self._client.send(request, stream=True, follow_redirects=False)
+        try:
+            body = await self._body(response, on_progress)
+        finally:
+            await response.aclose()
+        self._raise_unless_answered(response)
+        if body is None:
+            return error_outcome("ResultTooLarge", f"The answer has over {self._max_answer_bytes} bytes.")
+        return _outcome(response, body, call)
+
+    def _request(self, call: ToolInvocation, secret: str | None) -> httpx.Request:
+        headers = {**self._entry.headers, "Content-Type": "application/json"}
+        if wants_key(self.frozen):
+            headers["Idempotency-Key"] = call.idempotency_key
+        if secret is not None:
+            headers["Authorization"] = f"Bearer {secret}"
+        body, timeout = canonical_json(call.arguments), httpx.Timeout(self.frozen.timeout_s)
+        return self._client.build_request("POST", self._entry.url or "", headers=headers, content=body, timeout=timeout)
+
+    async def _body(self, response: httpx.Response, on_progress: Callable[[], None]) -> bytes | None:
+        body = bytearray()
+        async for chunk in response.aiter_bytes():
+            on_progress()
+            body += chunk
+            if len(body) > self._max_answer_bytes:
+                return None
+        return bytes(body)
+
+    def _raise_unless_answered(self, response: httpx.Response) -> None:
+        """A 5xx of the tool itself is an answer where the call must not be repeated: the model should see it."""
+        status = response.status_code
+        wait = retry_after_s(response.headers.get("Retry-After"))
+        if status in _BUSY:
+            raise ToolUnavailableError("busy", may_have_run=False, status=status, retry_after_s=wait)
+        repeatable = self.frozen.effect != "side_effect" or self.frozen.retry_unknown
+        if status in _GATEWAY or (status >= 500 and repeatable):
+            raise ToolUnavailableError("server_error", may_have_run=True, status=status, retry_after_s=wait)
+
+
+def freeze_http(entry: ToolEntry) -> FrozenTool:
+    """The tool as frozen into a release; without a schema it takes any object. Raises ConfigurationInvalidError."""
+    if not (entry.url or "").lower().startswith(("http://", "https://")):
+        raise ConfigurationInvalidError(f"The url of the HTTP tool '{entry.name}' must begin with http:// or https://.")
+    schema = entry.schema_ or {"type": "object", "properties": {}}
+    return FrozenTool(
+        name=entry.name,
+        description=entry.description or "",
+        parameters=checked_schema(schema, tool=entry.name),
+        kind="http",
+        entry_name=entry.name,
+        effect=single_effect(entry),
+        timeout_s=entry.timeout_s,
+        retry_unknown=entry.retry_unknown,
+    )
+
+
+@asynccontextmanager
+async def _network_errors() -> AsyncIterator[None]:
+    """Turns the client's errors into ours; their words may hold an address or content and are dropped."""
+    try:
+        yield
+    except _NOT_SENT:
+        raise ToolUnavailableError("unreachable", may_have_run=False) from None
+    except httpx.TimeoutException:
+        raise ToolTimeoutError from None
+    except httpx.HTTPError:
+        raise ToolUnavailableError("connection_lost", may_have_run=True) from None
+
+
+def _outcome(response: httpx.Response, body: bytes, call: ToolInvocation) -> ToolOutcome:
+    media_type = response.headers.get("Content-Type", "").split(";")[0].strip().lower()
+    text, transforms, artifacts = _shown(response, body, media_type, call)
+    raw_type = media_type or "application/octet-stream"
+    if response.is_success:
+        return ToolOutcome("ok", text, body, artifacts, transforms, raw_type)
+    kind = "RedirectRefused" if response.has_redirect_location else "HttpError"
+    error = error_outcome(kind, text.strip(), status=response.status_code)
+    return ToolOutcome("error", error.content, body, artifacts, transforms, raw_type)
+
+
+def _shown(
+    response: httpx.Response, body: bytes, media_type: str, call: ToolInvocation
+) -> tuple[str, tuple[str, ...], tuple[Artifact, ...]]:
+    """The body as text, or as the reference of an artifact (SPEC T7)."""
+    if _is_text(media_type, body):
+        text, marks = _decoded(body, response.charset_encoding)
+        return text, marks, ()
+    artifact = Artifact(media_type or "application/octet-stream", body)
+    return exact_json(artifact_note(call.operation_id, 1, artifact)).decode(), (), (artifact,)
+
+
+def _is_text(media_type: str, body: bytes) -> bool:
+    if media_type.startswith(_TEXT_TYPES) or media_type.endswith(("+json", "+xml")):
+        return True
+    if media_type and media_type != "application/x-www-form-urlencoded":
+        return not body
+    return b"\0" not in body and not _decoded(body, None)[1]
+
+
+def _decoded(body: bytes, charset: str | None) -> tuple[str, tuple[str, ...]]:
+    for encoding in filter(None, (charset, "utf-8")):
+        try:
+            return encodable(body.decode(encoding))
+        except (UnicodeDecodeError, LookupError):
+            continue
+    return body.decode(errors="replace"), (UNDECODABLE,)
+
+
+def retry_after_s(value: str | None) -> float | None:
+    """Seconds that a Retry-After header asks for, in either of its forms; None if it says nothing usable."""
+    if not value:
+        return None
+    if value.strip().isdecimal():
+        return float(value)
+    try:
+        moment = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - datetime.now(UTC)).total_seconds())

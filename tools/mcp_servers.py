@@ -1,0 +1,334 @@
+"""Connections to MCP servers: one owner task per server, which alone opens and closes the SDK's client.
+
+Calls come from any task. A connection that is lost or idle ends its task, and the next call opens a new one; a call is
+never sent twice from here. Every error of the SDK ends here, since its words are content.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from mcp import Client, StdioServerParameters
+from mcp.client._transport import ReadStream, Transport, TransportStreams
+from mcp.client.stdio import get_default_environment, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+from mcp.types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, REQUEST_TIMEOUT, CallToolResult
+from mcp.types import Tool as RemoteTool
+from pydantic import ValidationError
+
+from context.policy import ToolEntry
+from tools.errors import ToolTimeoutError, ToolUnavailableError
+from tools.running import Caught
+
+MAX_EVENT_BYTES = 64 * 1024 * 1024
+"""Longest single event of a streamed answer; the SDK's own limit of 1 MB is too small for results."""
+_MAX_PAGES = 100
+_IDLE_S = 600.0
+
+HttpClientFor = Callable[[Mapping[str, str]], httpx2.AsyncClient]
+"""A new guarded client that sends these headers with each request; closed by whoever asked for it."""
+
+
+@dataclass(frozen=True)
+class McpServer:
+    """Where a server is and how it is greeted; equal ones share a connection. Never logged: it may hold a secret."""
+
+    command: tuple[str, ...] | None
+    url: str | None
+    headers: tuple[tuple[str, str], ...] = field(repr=False)
+
+    @classmethod
+    def of(cls, entry: ToolEntry, secret: str | None) -> "McpServer":
+        headers = entry.headers | ({"Authorization": f"Bearer {secret}"} if secret else {})
+        return cls(entry.command if entry.url is None else None, entry.url, tuple(sorted(headers.items())))
+
+
+@dataclass(frozen=True)
+class ServerRefusal:
+    """The server answered with a protocol error, such as an unknown tool or invalid parameters."""
+
+    code: int
+    message: str
+
+
+class McpServers:
+    """The connections of one process. Closed with `aclose`, in any task."""
+
+    def __init__(
+        self, *, http_client_for: HttpClientFor, folder: Path | None = None, connect_timeout_s: float = 20.0
+    ) -> None:
+        self._http_client_for = http_client_for
+        self._folder = folder
+        self._connect_timeout_s = connect_timeout_s
+        self._links: dict[McpServer, _Link] = {}
+        # What the SDK logs about a failure is the message that failed, which is content (SPEC Y6).
+        logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
+
+    async def list_tools(self, server: McpServer) -> list[RemoteTool]:
+        """All tools of the server, over a connection opened and closed for it.
+
+        Raises ToolUnavailableError if it can't be reached or doesn't answer as a server should.
+        """
+        link = _Link(self._open(server), idle_s=self._connect_timeout_s)
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                return await _all_tools(await link.client())
+        except (TimeoutError, MCPError, RuntimeError, ValidationError):
+            raise ToolUnavailableError("unreachable", may_have_run=False) from None
+        finally:
+            await link.aclose()
+
+    async def call(
+        self,
+        server: McpServer,
+        name: str,
+        arguments: dict[str, Any],
+        *,
+        timeout_s: float,
+        idempotency_key: str | None,
+        on_progress: Callable[[], None],
+    ) -> CallToolResult | ServerRefusal:
+        """One call of one tool. Raises ToolUnavailableError if it could not be sent or its answer was lost."""
+        link = await self._link(server)
+        meta: Any = {"idempotencyKey": idempotency_key} if idempotency_key else None
+        client = await link.client()
+
+        async def progressed(progress: float, total: float | None, message: str | None) -> None:
+            on_progress()
+
+        with link.used():
+            try:
+                return await client.call_tool(name, arguments, timeout_s, progressed, meta=meta)
+            except MCPError as error:
+                refusal = ServerRefusal(error.code, error.message)
+            except (RuntimeError, ValidationError):
+                return ServerRefusal(INTERNAL_ERROR, "The server's result does not fit what it declared.")
+            return await link.settled(refusal)
+
+    async def aclose(self) -> None:
+        """Closes every connection and ends the servers started here."""
+        links, self._links = list(self._links.values()), {}
+        await asyncio.gather(*(link.aclose() for link in links))
+
+    async def _link(self, server: McpServer) -> "_Link":
+        link = self._links.get(server)
+        if link is None or link.is_over:
+            link = self._links[server] = _Link(self._open(server), idle_s=_IDLE_S)
+        await link.opened(self._connect_timeout_s)
+        return link
+
+    def _open(self, server: McpServer) -> "_Opening":
+        return _Opening(server, self._http_client_for, self._folder)
+
+
+@dataclass
+class _Opening:
+    """How one connection is opened, and what is seen of it from below the SDK."""
+
+    server: McpServer
+    http_client_for: HttpClientFor
+    folder: Path | None
+    refused_statuses: set[int] = field(default_factory=set)
+
+    @asynccontextmanager
+    async def client(self, lost: Callable[[], None]) -> AsyncIterator[Client]:
+        async with AsyncExitStack() as stack:
+            transport = await self._http(stack) if self.server.url else self._stdio(stack)
+            yield await stack.enter_async_context(Client(_Watched(transport, lost)))
+
+    async def _http(self, stack: AsyncExitStack) -> Transport:
+        client = await stack.enter_async_context(self.http_client_for(dict(self.server.headers)))
+        client.event_hooks["response"].append(self._note_status)
+        return streamable_http_client(self.server.url or "", http_client=client, max_sse_event_size=MAX_EVENT_BYTES)
+
+    def _stdio(self, stack: AsyncExitStack) -> Transport:
+        program, *arguments = self.server.command or ("",)
+        known = get_default_environment()
+        # Programs that were installed beside this interpreter are found without an activated environment.
+        path = os.pathsep.join(filter(None, (str(Path(sys.executable).parent), known.get("PATH"))))
+        parameters = StdioServerParameters(command=program, args=arguments, env={"PATH": path}, cwd=self.folder)
+        # What a server writes to its standard error may be content, so it goes nowhere.
+        return stdio_client(parameters, stack.enter_context(open(os.devnull, "w")))
+
+    async def _note_status(self, response: httpx2.Response) -> None:
+        if response.status_code >= 400:
+            self.refused_statuses.add(response.status_code)
+
+
+class _Link:
+    """One open connection and the task that owns it."""
+
+    def __init__(self, opening: _Opening, *, idle_s: float) -> None:
+        self._opening = opening
+        self._idle_s = idle_s
+        self._calls_open = self._calls_made = 0
+        self._end = asyncio.Event()
+        self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        self._failure: BaseException | None = None
+        self._owner = asyncio.create_task(self._own(), name="mcp server")
+
+    @property
+    def is_over(self) -> bool:
+        return self._end.is_set() or self._owner.done()
+
+    async def client(self) -> Client:
+        """The SDK's client. Raises ToolUnavailableError if the connection can't be opened."""
+        either: set[asyncio.Future[Any]] = {self._ready, self._owner}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not self._ready.done():
+            raise ToolUnavailableError("unreachable", may_have_run=False)
+        return self._ready.result()
+
+    async def opened(self, timeout_s: float) -> None:
+        """Returns once calls can be made; a server that takes too long to start is given up for all that wait."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.client()
+        except TimeoutError:
+            await self.aclose()
+            raise ToolUnavailableError("unreachable", may_have_run=False) from None
+
+    def used(self) -> "_Use":
+        return _Use(self)
+
+    def count(self, step: int) -> None:
+        self._calls_open += step
+        self._calls_made += step > 0
+
+    async def settled(self, refusal: ServerRefusal) -> ServerRefusal:
+        """What an error answer means: the server's own word, or the SDK's about a connection that failed."""
+        if refusal.code == REQUEST_TIMEOUT:
+            raise ToolTimeoutError
+        if self._opening.server.url is None:
+            if refusal.code == CONNECTION_CLOSED and self.is_over:
+                raise ToolUnavailableError("connection_lost", may_have_run=True)
+            return refusal
+        return await self._settled_over_http(refusal)
+
+    async def _settled_over_http(self, refusal: ServerRefusal) -> ServerRefusal:
+        """Over HTTP the SDK gives a broken exchange codes that servers use too; the status seen tells them apart."""
+        statuses = self._opening.refused_statuses
+        if refusal.code == CONNECTION_CLOSED:
+            alone = self._calls_open == 1
+            await self.aclose()
+            raise ToolUnavailableError("connection_lost", may_have_run=not (alone and _was_not_sent(self._failure)))
+        if refusal.code in (INVALID_REQUEST, INTERNAL_ERROR) and statuses:
+            self._end.set()
+            never_ran = statuses <= {401, 403, 404, 408, 429}
+            raise ToolUnavailableError("server_error", may_have_run=not never_ran, status=max(statuses))
+        return refusal
+
+    async def aclose(self) -> None:
+        self._end.set()
+        if not self._ready.done():
+            self._owner.cancel()
+        await asyncio.wait({self._owner})
+
+    async def _own(self) -> None:
+        caught = Caught()
+        with caught:
+            async with self._opening.client(self._end.set) as client:
+                self._ready.set_result(client)
+                while not await self._idle_or_over():
+                    pass
+        self._failure = caught.error
+        self._end.set()
+
+    async def _idle_or_over(self) -> bool:
+        made = self._calls_made
+        try:
+            async with asyncio.timeout(self._idle_s):
+                await self._end.wait()
+        except TimeoutError:
+            return made == self._calls_made and self._calls_open == 0
+        return True
+
+
+@dataclass
+class _Use:
+    """Counts a call as open while it lasts."""
+
+    link: _Link
+
+    def __enter__(self) -> None:
+        self.link.count(1)
+
+    def __exit__(self, *_: object) -> None:
+        self.link.count(-1)
+
+
+class _Watched(AbstractAsyncContextManager[TransportStreams]):
+    """A transport that says when the server's side has ended, which the SDK keeps to itself until the next call."""
+
+    def __init__(self, transport: Transport, lost: Callable[[], None]) -> None:
+        self._transport = transport
+        self._lost = lost
+
+    async def __aenter__(self) -> TransportStreams:
+        read, write = await self._transport.__aenter__()
+        return _WatchedStream(read, self._lost), write
+
+    async def __aexit__(self, *details: Any) -> bool | None:
+        return await self._transport.__aexit__(*details)
+
+
+class _WatchedStream:
+    """The read stream of a transport, with a word about its end."""
+
+    def __init__(self, stream: ReadStream[SessionMessage | Exception], lost: Callable[[], None]) -> None:
+        self._stream = stream
+        self._lost = lost
+
+    @property
+    def last_context(self) -> Any:
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        return await self._stream.receive()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> "_WatchedStream":
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self._stream.__anext__()
+        except StopAsyncIteration:
+            self._lost()
+            raise
+
+    async def __aenter__(self) -> "_WatchedStream":
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *details: Any) -> bool | None:
+        return await self._stream.__aexit__(*details)
+
+
+def _was_not_sent(failure: BaseException | None) -> bool:
+    if isinstance(failure, BaseExceptionGroup):
+        return all(map(_was_not_sent, failure.exceptions))
+    return isinstance(failure, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
+
+
+async def _all_tools(client: Client) -> list[RemoteTool]:
+    tools: list[RemoteTool] = []
+    cursor: str | None = None
+    for _ in range(_MAX_PAGES):
+        page = await client.list_tools(cursor=cursor)
+        tools += page.tools
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    return tools

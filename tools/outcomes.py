@@ -1,0 +1,92 @@
+"""Outcomes put together: errors in one structured form, texts that encode, artifacts as references, secrets taken out.
+
+Nothing here knows where a result came from.
+"""
+
+import json
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from context.messages import canonical_json, without_lone_surrogates
+from egress.credentials import Credentials
+from tools.errors import ToolUnavailableError
+from tools.port import Artifact, ToolOutcome, artifact_ref
+
+SURROGATES = "lone_surrogates_replaced"
+UNDECODABLE = "undecodable_bytes_replaced"
+CREDENTIAL = "credential_removed"
+
+_SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+    (b"PK\x03\x04", "application/zip"),
+    (b"\x1f\x8b", "application/gzip"),
+)
+
+
+def error_content(error_type: str, message: str, **facts: Any) -> str:
+    """What the model reads about a failed call: never empty, names the type of error (SPEC T9)."""
+    error = {"type": error_type, "message": message or f"The tool failed with {error_type} and gave no message."}
+    return json.dumps({"error": error | facts}, ensure_ascii=False)
+
+
+def error_outcome(error_type: str, message: str, **facts: Any) -> ToolOutcome:
+    """A failure in the tool's own business, which answers the model (SPEC T9)."""
+    content, transforms = encodable(error_content(error_type, message, **facts))
+    return ToolOutcome("error", content, content.encode(), transforms=transforms)
+
+
+def unavailable_outcome(error: ToolUnavailableError) -> ToolOutcome:
+    """What the model is told once no further try at reaching the tool will be made."""
+    kind = "ToolTimeout" if error.reason == "timeout" else "ToolUnavailable"
+    return error_outcome(kind, error.message, may_have_run=error.may_have_run)
+
+
+def text_outcome(text: str, raw: bytes, *, artifacts: tuple[Artifact, ...] = ()) -> ToolOutcome:
+    """A successful result, its text made fit to be encoded."""
+    content, transforms = encodable(text)
+    return ToolOutcome("ok", content, raw, artifacts, transforms)
+
+
+def encodable(text: str) -> tuple[str, tuple[str, ...]]:
+    """The text without lone surrogates, and the mark that says so if there were any (SPEC Y5)."""
+    clean = text if text.isascii() else without_lone_surrogates(text)
+    return clean, () if clean == text else (SURROGATES,)
+
+
+def exact_json(value: Any) -> bytes:
+    """Canonical JSON; a value with lone surrogates, which has none, keeps them as escapes."""
+    try:
+        return canonical_json(value)
+    except UnicodeEncodeError:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def artifact_note(operation_id: UUID, ordinal: int, artifact: Artifact) -> dict[str, Any]:
+    """What stands in the content in place of an artifact's bytes (SPEC T7)."""
+    note = {"artifact_ref": artifact_ref(operation_id, ordinal), "media_type": artifact.media_type}
+    return note | {"bytes": len(artifact.body)} | ({"name": artifact.name} if artifact.name else {})
+
+
+def sniffed_media_type(body: bytes) -> str:
+    """The media type of bytes that came without one."""
+    if body[:4] == b"RIFF" and body[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for start, kind in _SIGNATURES if body.startswith(start)), "application/octet-stream")
+
+
+def without_credentials(outcome: ToolOutcome, secret: str | None) -> ToolOutcome:
+    """The outcome with the secret that the call was made with replaced, before anything is stored (SPEC Y3, L6)."""
+    if secret is None:
+        return outcome
+    known = Credentials([secret])
+    clean = replace(
+        outcome,
+        content=known.removed_from(outcome.content),
+        raw=known.removed_from_bytes(outcome.raw),
+        artifacts=tuple(replace(a, body=known.removed_from_bytes(a.body)) for a in outcome.artifacts),
+    )
+    return outcome if clean == outcome else replace(clean, transforms=(*clean.transforms, CREDENTIAL))

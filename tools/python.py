@@ -1,0 +1,117 @@
+"""Python functions as tools: `module:function`, found by import, called in a thread or awaited (SPEC T1).
+
+Imports nothing of the user's before a release with such a tool is published or run. What the function prints is not
+captured; what it raises goes to the model and nowhere else.
+"""
+
+import asyncio
+import importlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from context.errors import ConfigurationInvalidError
+from context.policy import FrozenTool, ToolEntry
+from tools.arguments import Refused
+from tools.outcomes import error_outcome
+from tools.port import ToolInvocation, ToolOutcome, single_effect
+from tools.results import outcome_of_value
+from tools.running import Caught, Raised, run_async, run_in_thread
+from tools.schemas import checked_schema
+from tools.signatures import FunctionSignature, bind, read_signature
+
+
+def load_function(entry: str) -> Callable[..., Any]:
+    """The function that `module:function` names.
+
+    Raises ConfigurationInvalidError with the module's name and at most the type of what importing it raised.
+    """
+    module_name, colon, path = entry.partition(":")
+    if not (module_name and colon and path):
+        raise ConfigurationInvalidError(f"A Python entry is written 'module:function', not '{entry}'.")
+    target = _imported(module_name)
+    for step in path.split("."):
+        target = getattr(target, step, None)
+    if not callable(target):
+        raise ConfigurationInvalidError(f"The module '{module_name}' has no function '{path}'.")
+    function: Callable[..., Any] = target
+    return function
+
+
+def _imported(module_name: str) -> Any:
+    caught = Caught()
+    with caught:
+        return importlib.import_module(module_name)
+    if isinstance(caught.error, ModuleNotFoundError) and _is_part(caught.error.name, module_name):
+        raise ConfigurationInvalidError(f"There is no Python module '{module_name}' on the import path.")
+    kind = type(caught.error).__name__
+    raise ConfigurationInvalidError(f"Importing the Python module '{module_name}' failed with {kind}.")
+
+
+def _is_part(missing: str | None, module_name: str) -> bool:
+    return missing is not None and f"{module_name}.".startswith(f"{missing}.")
+
+
+def freeze_python(entry: ToolEntry) -> FrozenTool:
+    """The function as frozen into a release. Imports its module; raises ConfigurationInvalidError."""
+    signature = _loaded(entry).signature
+    return FrozenTool(
+        name=entry.name,
+        description=entry.description or signature.description,
+        parameters=checked_schema(entry.schema_ or signature.schema, tool=entry.name),
+        kind="python",
+        entry_name=entry.name,
+        effect=single_effect(entry),
+        timeout_s=entry.timeout_s,
+        retry_unknown=entry.retry_unknown,
+    )
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    function: Callable[..., Any]
+    signature: FunctionSignature
+
+
+def _loaded(entry: ToolEntry) -> _Loaded:
+    function = load_function(entry.entry or "")
+    return _Loaded(function, read_signature(function, entry=entry.entry or ""))
+
+
+class PythonTool:
+    """A function of the user's as a tool of a release; its module is imported at the first call."""
+
+    def __init__(self, frozen: FrozenTool, entry: ToolEntry) -> None:
+        self.frozen = frozen
+        self._entry = entry
+        self._kept: _Loaded | None = None
+
+    async def run(self, call: ToolInvocation, *, on_progress: Callable[[], None]) -> ToolOutcome:
+        if self._kept is None:
+            try:
+                self._kept = await asyncio.to_thread(_loaded, self._entry)
+            except ConfigurationInvalidError as error:
+                return error_outcome("ToolMisconfigured", error.message)
+        bound = bind(self._kept.signature, call.arguments)
+        if isinstance(bound, Refused):
+            return error_outcome(bound.error_type, bound.message)
+        return await self._called(self._kept, bound, call, on_progress)
+
+    async def _called(
+        self, loaded: _Loaded, bound: dict[str, Any], call: ToolInvocation, on_progress: Callable[[], None]
+    ) -> ToolOutcome:
+        start = partial(loaded.function, **bound, **_injected(loaded.signature.injected, call))
+        run = run_async if inspect.iscoroutinefunction(inspect.unwrap(loaded.function)) else run_in_thread
+        result = await run(start, on_progress=on_progress)
+        if isinstance(result, Raised):
+            return error_outcome(result.error_type, result.message)
+        return outcome_of_value(result.value, call.operation_id)
+
+
+def _injected(names: frozenset[str], call: ToolInvocation) -> dict[str, Any]:
+    known: dict[str, Any] = {"idempotency_key": call.idempotency_key, "work_dir": call.work_dir}
+    if "work_dir" in names:
+        call.work_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return {name: known[name] for name in names}

@@ -1,0 +1,141 @@
+"""What a Python function says about itself: its argument schema and its description, and arguments bound to it.
+
+The schema comes from the annotations, the descriptions from the Google-style docstring. A function that leaves a
+parameter open is refused at publishing rather than guessed about.
+"""
+
+import inspect
+import json
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from griffe import Docstring, DocstringSection, DocstringSectionKind
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic.errors import PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema
+
+from context.errors import ConfigurationInvalidError
+from tools.arguments import Refused
+
+INJECTED = frozenset({"idempotency_key", "work_dir"})
+"""Parameters that AgentLoom fills in and the model never sees (SPEC T4, T10)."""
+
+_STRICT = ConfigDict(extra="forbid", strict=True)
+_OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
+
+
+@dataclass(frozen=True)
+class FunctionSignature:
+    """A function as a tool. `fields` maps the model's field names, which can't clash with pydantic's, to parameters."""
+
+    description: str
+    schema: dict[str, Any]
+    model: type[BaseModel]
+    fields: dict[str, str]
+    injected: frozenset[str]
+
+
+class _PlainSchema(GenerateJsonSchema):
+    """Without titles, which repeat the names, and silent about defaults that JSON can't show."""
+
+    ignored_warning_kinds = {"non-serializable-default", "skipped-choice"}  # noqa: RUF012 - as declared by pydantic
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def read_signature(function: Callable[..., Any], *, entry: str) -> FunctionSignature:
+    """The tool that the function is. Raises ConfigurationInvalidError naming the entry and the parameter."""
+    parameters = inspect.signature(function).parameters
+    hints = _hints(function, entry)
+    description, notes = _docstring(function)
+    shown = [name for name in parameters if name not in INJECTED]
+    for name in shown:
+        _refuse_open_parameter(parameters[name], hints, entry)
+    fields = {f"p{place}": name for place, name in enumerate(shown)}
+    model = _model({key: _field(parameters[name], hints[name], notes) for key, name in fields.items()}, entry)
+    return FunctionSignature(description, _schema(model, entry), model, fields, INJECTED & parameters.keys())
+
+
+def bind(signature: FunctionSignature, arguments: dict[str, Any]) -> dict[str, Any] | Refused:
+    """The arguments as the function's annotations want them; what the model left out keeps the function's default."""
+    try:
+        bound = signature.model.model_validate_json(json.dumps(arguments), strict=True)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False, include_input=False)
+        return Refused("; ".join(f"{_place(fault['loc'])}: {fault['msg']}" for fault in faults[:5]))
+    return {signature.fields[key]: getattr(bound, key) for key in bound.model_fields_set}
+
+
+def _place(path: tuple[int | str, ...]) -> str:
+    return ".".join(str(step) for step in path) or "arguments"
+
+
+def _hints(function: Callable[..., Any], entry: str) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except (NameError, TypeError, AttributeError, SyntaxError):
+        problem = f"The Python tool '{entry}' has an annotation that cannot be resolved."
+    raise ConfigurationInvalidError(problem)
+
+
+def _refuse_open_parameter(parameter: inspect.Parameter, hints: dict[str, Any], entry: str) -> None:
+    if parameter.kind in _OPEN:
+        raise ConfigurationInvalidError(
+            f"The Python tool '{entry}' must name its parameters; '{parameter}' leaves them open."
+        )
+    if parameter.name not in hints:
+        raise ConfigurationInvalidError(
+            f"The Python tool '{entry}' must annotate its parameter '{parameter.name}' with a type."
+        )
+
+
+def _field(parameter: inspect.Parameter, hint: Any, notes: dict[str, str]) -> tuple[Any, Any]:
+    options: dict[str, Any] = {"alias": parameter.name}
+    if parameter.name in notes:
+        options["description"] = notes[parameter.name]
+    if parameter.default is not inspect.Parameter.empty:
+        options["default"] = parameter.default
+    return hint, Field(**options)
+
+
+def _model(fields: dict[str, tuple[Any, Any]], entry: str) -> type[BaseModel]:
+    try:
+        model: type[BaseModel] = create_model("Arguments", __config__=_STRICT, **fields)  # type: ignore[call-overload]
+    except (PydanticUserError, TypeError):
+        problem = f"The Python tool '{entry}' has a parameter whose type has no JSON form."
+        raise ConfigurationInvalidError(problem) from None
+    return model
+
+
+def _schema(model: type[BaseModel], entry: str) -> dict[str, Any]:
+    try:
+        schema = model.model_json_schema(schema_generator=_PlainSchema)
+    except PydanticUserError:
+        problem = f"The Python tool '{entry}' has a parameter whose type has no JSON form."
+        raise ConfigurationInvalidError(problem) from None
+    schema.pop("title", None)
+    return schema
+
+
+def _docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """The description without the argument list, and the text of each argument."""
+    sections = Docstring(inspect.getdoc(function) or "").parse("google", warnings=False)
+    texts = [_prose(section) for section in sections]
+    notes = {
+        item.name: " ".join(item.description.split())
+        for section in sections
+        if section.kind is DocstringSectionKind.parameters
+        for item in section.value
+    }
+    return "\n\n".join(filter(None, texts)), notes
+
+
+def _prose(section: DocstringSection) -> str:
+    if section.kind is DocstringSectionKind.text:
+        return str(section.value).strip()
+    if section.kind is DocstringSectionKind.returns:
+        return "Returns: " + " ".join(" ".join(item.description.split()) for item in section.value)
+    return ""
