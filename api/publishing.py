@@ -1,0 +1,184 @@
+"""Publishing: turns what a person wrote into a Release in which nothing can change later (SPEC B3, T1, L3a).
+
+Resolves the context window, the address, the estimator and the tool schemas; refuses what can't be run. It reaches
+providers and tools only through `Ports`, which `api/app.py` wires; only declared MCP servers are asked over the network.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict
+
+from context.errors import ConfigurationInvalidError, ModelWindowUnknownError
+from context.policy import AgentDefinition, FrozenTool, ModelSettings, Release
+
+WindowSource = Literal["manual", "provider", "official_manifest"]
+
+
+class ModelFacts(BaseModel):
+    """What is known about a model besides the definition. None is unknown."""
+
+    model_config = ConfigDict(frozen=True)
+
+    context_window: int | None = None
+    max_output_tokens: int | None = None
+    source: WindowSource = "official_manifest"
+
+
+@dataclass(frozen=True)
+class StoredConnection:
+    """The parts of a stored connection that publishing looks at; never its key."""
+
+    provider: str
+    base_url: str | None
+    models: Mapping[str, ModelFacts]
+
+
+FreezeTools = Callable[[AgentDefinition, UUID], Awaitable[tuple[FrozenTool, ...]]]
+FindConnections = Callable[[UUID, Sequence[str]], Awaitable[Mapping[str, StoredConnection]]]
+
+
+@dataclass(frozen=True)
+class Ports:
+    """What publishing asks others.
+
+    `catalogued(provider, model, base_url)` is the checked catalogue; `official_url(provider)` the address a provider
+    has by itself; `estimator_for(provider, model, encoding)` names the counter. `freeze_tools(definition, space_id)`
+    raises ConfigurationInvalidError for a tool that can't be loaded or reached.
+    """
+
+    catalogued: Callable[[str, str, str | None], ModelFacts | None]
+    official_url: Callable[[str], str | None]
+    estimator_for: Callable[[str, str, str | None], str]
+    freeze_tools: FreezeTools
+    connections: FindConnections
+
+
+# Keys of the definition whose behaviour this version does not have: publishing them would promise what does not happen.
+NOT_RUN_YET: tuple[tuple[str, Callable[[AgentDefinition], bool]], ...] = (
+    ("hooks", lambda it: bool(it.hooks)),
+    ("shared_fields", lambda it: bool(it.shared_fields)),
+    ("sources", lambda it: bool(it.sources)),
+    ("task_context", lambda it: it.task_context is not None),
+    ("verification", lambda it: it.verification is not None),
+    ("executors", lambda it: bool(it.executors)),
+    ("context.history", lambda it: it.context.history == "session_view"),
+    ("context.user_turns", lambda it: it.context.user_turns is not None),
+    ("context.model_steps", lambda it: it.context.model_steps is not None),
+    ("context.messages", lambda it: it.context.messages is not None),
+    ("context.summary_model", lambda it: it.context.summary_model is not None),
+    ("context.on_overflow", lambda it: it.context.on_overflow == "compact_once"),
+)
+
+
+async def resolve(definition: AgentDefinition, *, space_id: UUID, ports: Ports) -> Release:
+    """The release of a definition.
+
+    Raises ConfigurationInvalidError, naming the key, or ModelWindowUnknownError.
+    """
+    _refuse_what_is_not_run(definition)
+    model = definition.model
+    stored = await _connections(definition, space_id, ports)
+    connection = stored[model.connection] if model.connection else None
+    base_url = _base_url(model, connection, ports)
+    known = _facts(model, connection, base_url, ports)
+    _check_output_limit(model, known)
+    window, source = _window(model, known)
+    return Release(
+        definition=definition,
+        tools=await ports.freeze_tools(definition, space_id),
+        context_window=window,
+        window_source=source,
+        provider_output_limit=known.max_output_tokens if known else None,
+        estimator_id=ports.estimator_for(model.provider, model.model, model.encoding),
+        base_url=base_url,
+    )
+
+
+def _refuse_what_is_not_run(definition: AgentDefinition) -> None:
+    for key, used in NOT_RUN_YET:
+        if used(definition):
+            raise ConfigurationInvalidError(
+                f"{key}: this version of AgentLoom does not run this yet; leave it out.", key=key
+            )
+
+
+async def _connections(definition: AgentDefinition, space_id: UUID, ports: Ports) -> Mapping[str, StoredConnection]:
+    """Every connection that the definition names. Raises ConfigurationInvalidError for one that is not stored."""
+    named = {tool.connection: f"tools.{tool.name}.connection" for tool in definition.tools if tool.connection}
+    if definition.model.connection:
+        named[definition.model.connection] = "model.connection"
+    found = await ports.connections(space_id, list(named)) if named else {}
+    for name, key in named.items():
+        if name not in found:
+            raise ConfigurationInvalidError(f"{key}: there is no stored connection of this name.", key=key)
+    return found
+
+
+def _base_url(model: ModelSettings, connection: StoredConnection | None, ports: Ports) -> str | None:
+    """The provider's address; a stored key never goes to another provider or address than it was stored for (L3)."""
+    if connection and connection.provider != model.provider:
+        raise _invalid("model.connection", "the stored connection belongs to another provider")
+    official = ports.official_url(model.provider)
+    if connection and _plain(model.base_url or official) != _plain(connection.base_url or official):
+        if model.base_url:
+            raise _invalid("model.base_url", "the stored connection belongs to another address")
+        return _checked_url(connection.base_url)
+    base_url = model.base_url or (connection.base_url if connection else None) or official
+    if base_url is None and model.provider != "demo":
+        raise _invalid("model.base_url", f"provider {model.provider} needs the address of its API")
+    return _checked_url(base_url)
+
+
+def _plain(url: str | None) -> str | None:
+    return url.rstrip("/") if url else None
+
+
+def _checked_url(url: str | None) -> str | None:
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
+        raise _invalid("model.base_url", "must be an http or https address without user, query or fragment")
+    return url
+
+
+def _facts(
+    model: ModelSettings, connection: StoredConnection | None, base_url: str | None, ports: Ports
+) -> ModelFacts | None:
+    """What the connection says about the model, completed by the catalogue."""
+    stored = connection.models.get(model.model) if connection else None
+    listed = ports.catalogued(model.provider, model.model, base_url)
+    if stored is None or listed is None:
+        return stored or listed
+    return ModelFacts(
+        context_window=stored.context_window or listed.context_window,
+        max_output_tokens=stored.max_output_tokens or listed.max_output_tokens,
+        source=stored.source if stored.context_window else listed.source,
+    )
+
+
+def _window(model: ModelSettings, known: ModelFacts | None) -> tuple[int, WindowSource]:
+    if model.context_window:
+        return model.context_window, "manual"
+    if known and known.context_window:
+        return known.context_window, known.source
+    raise ModelWindowUnknownError(suggested_context_window=32_768)
+
+
+def _check_output_limit(model: ModelSettings, known: ModelFacts | None) -> None:
+    limit = known.max_output_tokens if known else None
+    if limit and model.max_output_tokens and model.max_output_tokens > limit:
+        raise ConfigurationInvalidError(
+            f"model.max_output_tokens: {model.max_output_tokens} is more than the model's limit of {limit}.",
+            key="model.max_output_tokens",
+            configured=model.max_output_tokens,
+            limit=limit,
+        )
+
+
+def _invalid(key: str, reason: str, **numbers: Any) -> ConfigurationInvalidError:
+    return ConfigurationInvalidError(f"{key}: {reason}.", key=key, **numbers)

@@ -1,0 +1,428 @@
+"""What requests may hold and what answers hold (SPEC 16). Unknown fields of a request are errors."""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from context.policy import AgentDefinition, Name, Release
+
+MAX_TEXT = 1_000_000
+MAX_INT = 2**53 - 1  # what every JSON client keeps exact, and well inside bigint
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("should not be blank")
+    return text
+
+
+NO_NUL = r"^[^\x00]*$"
+InputText = Annotated[
+    str, Field(min_length=1, max_length=MAX_TEXT, json_schema_extra={"pattern": r"\S"}), AfterValidator(_not_blank)
+]
+Title = Annotated[
+    str, Field(min_length=1, max_length=500, json_schema_extra={"pattern": r"\S"}), AfterValidator(_not_blank)
+]
+ClientKey = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Wanted(BaseModel):
+    """A request body."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Answer(BaseModel):
+    """A response body."""
+
+    model_config = ConfigDict(frozen=True, from_attributes=True)
+
+
+class Page(Answer):
+    """One page of a list; `next` is the cursor of the following page, null at the end."""
+
+    next: str | None = None
+
+
+class Problem(Answer):
+    """RFC 9457 problem document."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+
+
+# --- agents ----------------------------------------------------------------------------------------------------------
+
+
+class PublishAgent(Wanted):
+    definition: AgentDefinition
+
+
+class PublishedRelease(Answer):
+    agent_id: UUID
+    release_id: UUID
+    release_no: int
+    release_hash: str
+
+
+class AgentEntry(Answer):
+    agent_id: UUID
+    name: str
+    release_id: UUID | None
+    release_no: int
+    release_hash: str | None
+    created_at: datetime
+
+
+class AgentList(Page):
+    items: list[AgentEntry]
+
+
+class ReleaseEntry(Answer):
+    agent_id: UUID
+    release_id: UUID
+    release_no: int
+    release_hash: str
+    release: Release
+    created_at: datetime
+
+
+# --- sessions --------------------------------------------------------------------------------------------------------
+
+
+class CreateSession(Wanted):
+    agent: Name
+    title: Title | None = None
+
+
+class CreatedSession(Answer):
+    session_id: UUID
+
+
+class UpdateSession(Wanted):
+    title: Title | None = None
+    archived: bool | None = None
+
+
+class SessionEntry(Answer):
+    session_id: UUID
+    agent: str
+    title: str | None
+    archived: bool
+    run_head: int
+    active_run_id: UUID | None = None
+    created_at: datetime
+
+
+class SessionList(Page):
+    items: list[SessionEntry]
+
+
+Mode = Literal["auto", "question", "supplement"]
+InputKind = Literal["question", "supplement"]
+DeliveryState = Literal["pending", "claimed", "delivered", "carried", "withdrawn"]
+
+
+class SendInput(Wanted):
+    text: InputText
+    mode: Mode = "auto"
+    client_key: ClientKey | None = None
+
+
+class AcceptedInput(Answer):
+    input_id: UUID
+    input_seq: int
+    kind: InputKind
+    run_id: UUID
+    delivery_id: UUID
+    state: DeliveryState
+
+
+class InputEntry(Answer):
+    input_id: UUID
+    input_seq: int
+    kind: InputKind
+    text: str
+    state: DeliveryState
+    run_id: UUID | None
+    delivery_id: UUID
+    previous_delivery_id: UUID | None
+    received_at: datetime
+
+
+class InputList(Page):
+    items: list[InputEntry]
+
+
+class WithdrawnInput(Answer):
+    input_id: UUID
+    delivery_id: UUID
+    state: DeliveryState
+
+
+class MessageEntry(Answer):
+    seq: int
+    run_id: UUID
+    instance: str
+    kind: str
+    record_id: UUID
+    context_seq: int
+    message: dict[str, Any]
+    created_at: datetime
+
+
+class MessagePage(Answer):
+    """A page of messages; `next_after` goes into `after` of the next call and stays where it was on an empty page."""
+
+    items: list[MessageEntry]
+    next_after: int
+
+
+# --- runs ------------------------------------------------------------------------------------------------------------
+
+RunStatus = Literal["queued", "running", "succeeded", "failed", "stopped", "timed_out", "exhausted"]
+
+
+class RunError(Answer):
+    code: str
+    message: str
+
+
+class UsageTotals(Answer):
+    """Tokens and cost; `cost` is null if any price is unknown, `unknown` counts attempts without reported usage."""
+
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    unknown: int
+    cost: Decimal | None
+
+
+class RunEntry(Answer):
+    run_id: UUID
+    session_id: UUID
+    release_id: UUID
+    run_no: int
+    status: RunStatus
+    phase: str
+    loops: int
+    answer: str | None
+    end_reason: str | None
+    error: RunError | None
+    input_cutoff: int
+    workflow_id: str
+    execution_no: int
+    usage: UsageTotals
+    stop_requested: bool
+    created_at: datetime
+    ended_at: datetime | None
+
+
+class RunList(Page):
+    items: list[RunEntry]
+
+
+class ResumeRun(Wanted):
+    text: InputText | None = None
+
+
+class RunEvent(Answer):
+    """One event of a Run: its sequence, its type, and further ids and numbers."""
+
+    model_config = ConfigDict(extra="allow")
+
+    run_seq: int
+    type: str
+    at: datetime
+
+
+class RunEventList(Page):
+    items: list[RunEvent]
+
+
+class InstanceEntry(Answer):
+    instance: str
+    context_id: UUID
+    role: str
+    records: int
+    revision: int
+
+
+class InstanceList(Page):
+    items: list[InstanceEntry]
+
+
+# --- operations ------------------------------------------------------------------------------------------------------
+
+Purpose = Literal["business", "tool", "compaction", "verification"]
+OperationState = Literal[
+    "prepared", "frozen", "calling", "raw_stored", "accepted", "failed", "unknown", "cancelled", "denied"
+]
+
+
+class AttemptEntry(Answer):
+    attempt_no: int
+    state: str
+    started_at: datetime
+    first_output_at: datetime | None
+    ended_at: datetime | None
+    usage: dict[str, int | None] | None
+    cost: Decimal | None
+    error: dict[str, Any] | None
+
+
+class OperationEntry(Answer):
+    operation_id: UUID
+    run_id: UUID
+    purpose: Purpose
+    state: OperationState
+    loop: int
+    ordinal: int
+    name: str
+    call_id: str | None
+    effect: str | None
+    input_cutoff: int | None
+    attempts: list[AttemptEntry]
+    hooks: list[dict[str, Any]]
+    created_at: datetime
+
+
+class OperationList(Page):
+    items: list[OperationEntry]
+
+
+class RebuiltRequest(Answer):
+    """The request as it was sent, rebuilt from what is stored, and the SHA-256 of its bytes."""
+
+    request: dict[str, Any]
+    sha256: str
+
+
+class OperationResult(Answer):
+    """`raw` is what came from the model or tool; `effective` is the message that went on."""
+
+    operation_id: UUID
+    view: Literal["raw", "effective"]
+    result: Any
+
+
+class ManifestItem(Answer):
+    kind: str
+    source_id: UUID | None
+    run_no: int | None
+    revision: int | None
+    content_hash: str
+    placement: str
+    tokens: int
+    transform: str | None
+
+
+class ManifestEntry(Answer):
+    operation_id: UUID
+    purpose: Purpose
+    model: str
+    estimated_input_tokens: int
+    input_limit: int
+    counting_method: str
+    exact: bool
+    items: list[ManifestItem]
+    transforms: list[Any]
+    validation: str
+    created_at: datetime
+
+
+class ManifestList(Page):
+    items: list[ManifestEntry]
+
+
+# --- connections, people, usage --------------------------------------------------------------------------------------
+
+
+class KnownModel(Wanted):
+    id: str = Field(min_length=1, max_length=200)
+    context_window: int | None = Field(None, gt=0, le=100_000_000)
+    max_output_tokens: int | None = Field(None, gt=0, le=100_000_000)
+
+
+class PutConnection(Wanted):
+    name: Name
+    provider: Literal["openai", "deepseek", "openai_compatible", "demo", "tool"]
+    base_url: str | None = Field(None, max_length=2_000, pattern=r"^https?://\S+$")
+    api_key: str | None = Field(None, min_length=1, max_length=10_000, json_schema_extra={"writeOnly": True})
+    models: Annotated[list[KnownModel], Field(max_length=1_000)] = []
+
+
+class ConnectionModel(Answer):
+    id: str
+    context_window: int | None
+    max_output_tokens: int | None
+    source: Literal["provider", "official_manifest", "platform_default", "manual"]
+
+
+class ConnectionEntry(Answer):
+    name: str
+    provider: str
+    base_url: str | None
+    has_key: bool
+    models: list[ConnectionModel]
+
+
+class ConnectionList(Page):
+    items: list[ConnectionEntry]
+
+
+UserRole = Literal["admin", "member", "auditor"]
+
+
+class CreateUser(Wanted):
+    name: Name
+    role: UserRole = "member"
+
+
+class UserEntry(Answer):
+    user_id: UUID
+    name: str
+    role: UserRole
+    created_at: datetime
+
+
+class UserList(Page):
+    items: list[UserEntry]
+
+
+class CreateKey(Wanted):
+    user: Name | None = Field(None, description="Name of the user; your own if left out.")
+
+
+class CreatedKey(Answer):
+    """The only answer that ever shows the key."""
+
+    key_id: UUID
+    user_id: UUID
+    api_key: str
+
+
+class KeyEntry(Answer):
+    key_id: UUID
+    user_id: UUID
+    user: str
+    hint: str
+    created_at: datetime
+    revoked_at: datetime | None
+
+
+class KeyList(Page):
+    items: list[KeyEntry]
+
+
+class UsageReport(UsageTotals):
+    runs: int
+    sessions: int

@@ -1,0 +1,178 @@
+"""The command line's side of the HTTP API: where it is, how to call it, and how to follow a Run's events.
+
+Raises `ApiUnreachableError` or `ApiRefusedError`; nothing is printed here.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+from uuid import UUID
+
+import httpx
+from httpx_sse import EventSource, SSEError
+
+from settings import load_client_settings
+
+DEV_FILE = Path(".agentloom/dev.json")
+PREFIX = "/api/v1"
+RECONNECT_WITHIN_S = 30.0
+READ_TIMEOUT_S = 75.0  # longer than the API's longest poll and its keep-alive comments
+
+
+class ApiNotConfiguredError(Exception):
+    """Neither the environment nor a running `agentloom dev` says where the API is."""
+
+
+class ApiUnreachableError(Exception):
+    """The API does not answer at the address."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self.address = address
+
+
+class ApiRefusedError(Exception):
+    """The API answered with a problem document."""
+
+    def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
+        self.status = status
+        self.code = str(problem.get("code", "INTERNAL"))
+        self.detail = str(problem.get("detail") or f"HTTP status {status}")
+        self.problem = problem
+        super().__init__(self.code)
+
+
+@dataclass(frozen=True)
+class Target:
+    """Address and key of an API; `ui` is the Temporal web UI, where it is known."""
+
+    api: str
+    api_key: str = field(repr=False)
+    ui: str | None = None
+
+
+def find_target() -> Target:
+    """AGENTLOOM_API and AGENTLOOM_API_KEY, else the `agentloom dev` that runs in this folder.
+
+    Raises ApiNotConfiguredError, or SettingsError for a malformed environment.
+    """
+    told = load_client_settings()
+    dev = _running_dev()
+    if told.api:
+        key = told.api_key.get_secret_value() if told.api_key else ""
+        return Target(told.api.rstrip("/"), key or _key_of(dev, told.api))
+    if dev is None:
+        raise ApiNotConfiguredError
+    key = told.api_key.get_secret_value() if told.api_key else dev["api_key"]
+    return Target(dev["api"].rstrip("/"), key, dev.get("temporal_ui"))
+
+
+def _key_of(dev: Mapping[str, Any] | None, api: str) -> str:
+    """The key of the dev stack, if the address is the dev stack's: a key never goes to another server."""
+    return str(dev["api_key"]) if dev and dev["api"].rstrip("/") == api.rstrip("/") else ""
+
+
+def _running_dev() -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(DEV_FILE.read_text())
+    except (OSError, ValueError):
+        return None
+    return found
+
+
+class Api:
+    """One connection pool to the API. Use it as an async context manager."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        headers = {"Authorization": f"Bearer {target.api_key}"} if target.api_key else {}
+        timeout = httpx.Timeout(READ_TIMEOUT_S, connect=5)
+        self._http = httpx.AsyncClient(base_url=target.api, headers=headers, timeout=timeout, trust_env=False)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.aclose()
+
+    async def get(self, path: str, **params: Any) -> Any:
+        """The JSON at a path below `/api/v1`; parameters that are None are left out."""
+        return await self._call("GET", path, params=_given(params))
+
+    async def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Send a body without its None fields."""
+        return await self._call("POST", path, json=_given(body or {}))
+
+    async def patch(self, path: str, body: Mapping[str, Any]) -> Any:
+        return await self._call("PATCH", path, json=_given(body))
+
+    async def delete(self, path: str, **params: Any) -> Any:
+        return await self._call("DELETE", path, params=_given(params))
+
+    async def pages(self, path: str, *, at_most: int | None = None, **params: Any) -> list[Any]:
+        """The items of all pages of a list, or the first `at_most` of them."""
+        items: list[Any] = []
+        cursor: str | None = None
+        while True:
+            page = await self.get(path, cursor=cursor, **params)
+            items += page["items"]
+            cursor = page.get("next")
+            if not cursor or (at_most is not None and len(items) >= at_most):
+                return items[:at_most]
+
+    async def run(self, run_id: str | UUID) -> dict[str, Any]:
+        """The Run as it stands."""
+        found: dict[str, Any] = await self.get(f"/runs/{run_id}")
+        return found
+
+    async def events(self, run_id: str | UUID, *, after: int = 0) -> AsyncIterator[dict[str, Any]]:
+        """The Run's events until it has ended, each once and in order, over lost connections and API restarts."""
+        failing_since: float | None = None
+        clock = asyncio.get_running_loop().time
+        while True:
+            try:
+                async for event in self._stream(run_id, after):
+                    failing_since = None
+                    after = event["run_seq"]
+                    yield event
+                return
+            except (httpx.TransportError, SSEError, ApiUnreachableError, ApiRefusedError) as error:
+                if isinstance(error, ApiRefusedError) and error.status < 500:
+                    raise
+                failing_since = failing_since or clock()
+                if clock() - failing_since > RECONNECT_WITHIN_S:
+                    raise ApiUnreachableError(self.target.api) from None
+                await asyncio.sleep(0.2)
+
+    async def _stream(self, run_id: str | UUID, after: int) -> AsyncIterator[dict[str, Any]]:
+        headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
+        async with self._http.stream("GET", f"{PREFIX}/runs/{run_id}/events", headers=headers) as answer:
+            if answer.status_code != 200:
+                await answer.aread()
+                raise _refusal(answer)
+            async for event in EventSource(answer).aiter_sse():
+                yield json.loads(event.data)
+
+    async def _call(self, method: str, path: str, **how: Any) -> Any:
+        try:
+            answer = await self._http.request(method, f"{PREFIX}{path}", **how)
+        except httpx.TransportError:
+            raise ApiUnreachableError(self.target.api) from None
+        if answer.status_code >= 400:
+            raise _refusal(answer)
+        return answer.json() if answer.content else None
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _refusal(answer: httpx.Response) -> ApiRefusedError:
+    try:
+        problem = answer.json()
+    except ValueError:
+        problem = {}
+    return ApiRefusedError(answer.status_code, problem if isinstance(problem, dict) else {})

@@ -1,0 +1,141 @@
+"""Carries intents to Temporal: starts, nudges and cancels executions of Runs (SPEC W7, W3a).
+
+Used by whoever made the commit, and by the relay if that failed. Everything it sends is ids and numbers. What it
+learns from Temporal is one word per intent; the database stays the truth.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.common import (
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from context.errors import UnavailableError
+from context.intents import CancelRun, Carried, SignalSupplement, StartRun
+from workflows.names import (
+    AGENT_ATTRIBUTE,
+    RELEASE_ATTRIBUTE,
+    RUN_WORKFLOW,
+    SESSION_ATTRIBUTE,
+    SUPPLEMENT_SIGNAL,
+)
+from workflows.run_types import RunInput
+
+SESSION = SearchAttributeKey.for_keyword(SESSION_ATTRIBUTE)
+AGENT = SearchAttributeKey.for_keyword(AGENT_ATTRIBUTE)
+RELEASE = SearchAttributeKey.for_keyword(RELEASE_ATTRIBUTE)
+
+EXECUTION_MEMO = "execution_no"  # a number; continue-as-new keeps it, so the open execution can always be told apart
+
+# A local activity that waits for the database holds the workflow task; two seconds keep stop and queries answered.
+TASK_TIMEOUT = timedelta(seconds=2)
+RPC_TIMEOUT = timedelta(seconds=3)
+
+# A client that connects lazily says RuntimeError when there is no server to connect to.
+UNREACHABLE = (RPCError, RuntimeError)
+
+
+class TemporalSender:
+    """The `Sender` of `context/intents.py` over a Temporal client."""
+
+    def __init__(self, client: Client, *, task_queue: str) -> None:
+        self._client = client
+        self._task_queue = task_queue
+
+    async def start(self, intent: StartRun) -> Carried:
+        """Start the execution. `closing` if the one before it is still open. Raises UnavailableError."""
+        try:
+            await self._start(intent)
+        except WorkflowAlreadyStartedError:
+            return await self._already_started(intent)
+        except UNREACHABLE as error:
+            raise _unavailable(error) from None
+        return "sent"
+
+    async def signal(self, intent: SignalSupplement) -> Carried:
+        """Nudge whichever execution is open; `gone` if none is. Raises UnavailableError."""
+        handle = self._client.get_workflow_handle(intent.workflow_id)
+        try:
+            await handle.signal(
+                SUPPLEMENT_SIGNAL, args=[str(intent.input_id), intent.input_seq], rpc_timeout=RPC_TIMEOUT
+            )
+        except UNREACHABLE as error:
+            return _gone(error)
+        return "sent"
+
+    async def cancel(self, intent: CancelRun) -> Carried:
+        """Cancel this execution, never a later one of the same Run. Raises UnavailableError."""
+        found = await self._open_execution(intent.workflow_id)
+        if found is None or await _execution_no(found) != intent.execution_no:
+            return "gone"
+        first = found.raw_info.first_run_id or found.run_id
+        handle = self._client.get_workflow_handle(intent.workflow_id, first_execution_run_id=first)
+        try:
+            await handle.cancel(rpc_timeout=RPC_TIMEOUT)
+        except UNREACHABLE as error:
+            return _gone(error)
+        return "sent"
+
+    async def _start(self, intent: StartRun) -> None:
+        await self._client.start_workflow(
+            RUN_WORKFLOW,
+            RunInput(run_id=intent.run_id, execution_no=intent.execution_no),
+            id=intent.workflow_id,
+            task_queue=self._task_queue,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+            search_attributes=_attributes(intent),
+            memo={EXECUTION_MEMO: intent.execution_no},
+            static_summary=f"agent {intent.agent} · execution {intent.execution_no}",
+            task_timeout=TASK_TIMEOUT,
+            rpc_timeout=RPC_TIMEOUT,
+        )
+
+    async def _already_started(self, intent: StartRun) -> Carried:
+        """Something is open under this id: this very execution, or the one before it that has yet to close."""
+        found = await self._open_execution(intent.workflow_id)
+        if found is None:
+            return "closing"  # it closed between the two calls: the next try will start
+        return "sent" if await _execution_no(found) == intent.execution_no else "closing"
+
+    async def _open_execution(self, workflow_id: str) -> WorkflowExecutionDescription | None:
+        try:
+            found = await self._client.get_workflow_handle(workflow_id).describe(rpc_timeout=RPC_TIMEOUT)
+        except UNREACHABLE as error:
+            _gone(error)
+            return None
+        return found if found.status == WorkflowExecutionStatus.RUNNING else None
+
+
+def _attributes(intent: StartRun) -> TypedSearchAttributes:
+    return TypedSearchAttributes(
+        [
+            SearchAttributePair(SESSION, str(intent.session_id)),
+            SearchAttributePair(AGENT, intent.agent),
+            SearchAttributePair(RELEASE, str(intent.release_id)),
+        ]
+    )
+
+
+async def _execution_no(found: WorkflowExecutionDescription) -> Any:
+    return await found.memo_value(EXECUTION_MEMO, None)
+
+
+def _gone(error: Exception) -> Carried:
+    """`gone` if there is nothing open to reach; every other refusal means: not now."""
+    if isinstance(error, RPCError) and error.status == RPCStatusCode.NOT_FOUND:
+        return "gone"
+    raise _unavailable(error) from None
+
+
+def _unavailable(error: Exception) -> UnavailableError:
+    status = error.status.name if isinstance(error, RPCError) else "NOT_CONNECTED"
+    return UnavailableError(temporal_status=status)
