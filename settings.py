@@ -83,6 +83,10 @@ def _parse_master_key(text: str) -> MasterKey:
     return MasterKey(key_id, key)
 
 
+def _index_key_from_text(value: object) -> object:
+    return parse_index_key(value) if isinstance(value, str) else value
+
+
 def _parse_master_keys(value: object) -> object:
     if not isinstance(value, str):
         return value
@@ -94,15 +98,24 @@ def _parse_master_keys(value: object) -> object:
     return keys
 
 
-def _parse_index_key(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    key = _bytes_from_base64(value.strip(), variable="AGENTLOOM_INDEX_KEY")
+def parse_index_key(text: str) -> bytes:
+    """The index key from its variable's text. Raises ValueError with a sentence that does not hold the text."""
+    key = _bytes_from_base64(text.strip(), variable="AGENTLOOM_INDEX_KEY")
     if len(key) < 32:
         raise ValueError(
             f"AGENTLOOM_INDEX_KEY must have at least 32 bytes; it has {len(key)}. Make a key with: {_MAKE_A_KEY}"
         )
     return key
+
+
+def _checked_master_keys(value: SecretStr) -> SecretStr:
+    _parse_master_keys(value.get_secret_value())
+    return value
+
+
+def _checked_index_key(value: SecretStr) -> SecretStr:
+    parse_index_key(value.get_secret_value())
+    return value
 
 
 def _plain_postgres_url(value: SecretStr) -> SecretStr:
@@ -152,7 +165,7 @@ class Settings(DatabaseSettings):
     """`dev` allows loopback addresses; `production` allows none unless told."""
     master_keys: Annotated[tuple[MasterKey, ...], NoDecode, BeforeValidator(_parse_master_keys)]
     """Keys of stored content; the first encrypts, all decrypt (SPEC Y1, Y2)."""
-    index_key: Annotated[bytes, NoDecode, BeforeValidator(_parse_index_key)] = Field(repr=False)
+    index_key: Annotated[bytes, NoDecode, BeforeValidator(_index_key_from_text)] = Field(repr=False)
     """Key of keyed ids and of the search index; it never rotates."""
     api_host: str = "127.0.0.1"
     """Address the API listens on."""
@@ -205,9 +218,9 @@ class DevOverrides(_FromEnvironment):
     """An existing Temporal server, by profile of Temporal's own configuration file."""
     temporal_config_file: str | None = Field(None, validation_alias="TEMPORAL_CONFIG_FILE")
     """An existing Temporal server, by configuration file."""
-    master_keys: SecretStr | None = None
+    master_keys: Annotated[SecretStr, AfterValidator(_checked_master_keys)] | None = None
     """Keys to use instead of generated ones, unparsed."""
-    index_key: SecretStr | None = None
+    index_key: Annotated[SecretStr, AfterValidator(_checked_index_key)] | None = None
     """Index key to use instead of a generated one, unparsed."""
     task_queue: str = "agentloom"
     """Task queue the worker will poll."""

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import asyncpg
 
@@ -77,7 +77,7 @@ class PostgresServer:
             log_file=log_file,
             is_ready=self._is_ready,
             identity=self.binaries.identity,
-            stop_signal=signal.SIGINT,  # fast shutdown: clients are disconnected, then a clean end
+            stop_signal=signal.SIGINT,  # fast shutdown: it disconnects clients and ends cleanly
             death_signal=signal.SIGQUIT,  # immediate shutdown: its own children end with it
             start_attempts=12,
         )
@@ -115,14 +115,22 @@ def server_environment() -> dict[str, str]:
     return {name: value for name, value in inherited_environment().items() if not ours.match(name)}
 
 
-async def answers(url: str, *, timeout_s: float = 2.0) -> bool:
+async def answers(url: str) -> bool:
     """Whether the database takes connections now."""
+    return await problem(url) is None
+
+
+async def problem(url: str, *, timeout_s: float = 2.0) -> str | None:
+    """Why the database takes no connection, as a sentence without its password; None if it takes them."""
+    place = urlsplit(url)
     try:
         connection = await asyncpg.connect(url, timeout=timeout_s)
-    except (OSError, TimeoutError, asyncpg.CannotConnectNowError, asyncpg.InterfaceError):
-        return False
+    except (OSError, TimeoutError):
+        return f"Nothing answers at {place.hostname}:{place.port or 5432}."
+    except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        return f"The server at {place.hostname}:{place.port or 5432} refuses: {type(error).__name__}."
     await connection.close()
-    return True
+    return None
 
 
 def _create(server: PostgresServer) -> None:

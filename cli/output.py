@@ -1,0 +1,103 @@
+"""What every command says and how: data on standard output, all else on standard error, exit codes, short errors.
+
+A person's mistake is three lines at most: what, why, the next command. Colours and moving progress appear only on a
+terminal and never with NO_COLOR.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from context.errors import AgentLoomError
+
+
+class ExitCode(IntEnum):
+    """How a command ended (SPEC 17)."""
+
+    DONE = 0
+    ENDED_OTHERWISE = 1
+    """The Run ended in another way than by success."""
+    USAGE = 2
+    NOT_REACHABLE = 3
+    REFUSED = 4
+    INTERRUPTED = 130
+
+
+class CommandError(AgentLoomError):
+    """A command can't do what was asked: what happened, why, and the command that mends it."""
+
+    def __init__(self, message: str, *, why: str = "", mend: str = "", exit_code: ExitCode = ExitCode.USAGE) -> None:
+        super().__init__(message)
+        self.why = why
+        self.mend = mend
+        self.exit_code = exit_code
+
+
+def data_console() -> Console:
+    """Standard output, for tables."""
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def note_console() -> Console:
+    """Standard error, for progress and notes."""
+    return Console(stderr=True, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """One line of JSON on standard output, for programs."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Plain text on standard output, exactly as given."""
+    for line in lines:
+        sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
+    """A table on standard output. Cells are plain text: brackets in them are no markup."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(str(cell)) for cell in row))
+    data_console().print(table)
+
+
+def note(text: str) -> None:
+    """One line for a person, on standard error."""
+    note_console().print(escape(text))
+
+
+@contextmanager
+def progress(text: str) -> Iterator[None]:
+    """A moving line on standard error while the block runs; nothing where standard error is no terminal."""
+    console = note_console()
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(escape(text)):
+        yield
+
+
+def print_error(what: str, *, why: str = "", mend: str = "") -> None:
+    """An error in three lines at most, on standard error."""
+    console = note_console()
+    console.print(f"[bold red]error:[/] {escape(_one_line(what))}", soft_wrap=True)
+    if why:
+        console.print(f"  why:  {escape(_one_line(why))}", soft_wrap=True)
+    if mend:
+        console.print(f"  next: {escape(_one_line(mend))}", soft_wrap=True)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
