@@ -1,7 +1,7 @@
 """Publishing: turns what a person wrote into a Release in which nothing can change later (SPEC B3, T1, L3a).
 
-Resolves the context window, the address, the estimator and the tool schemas; refuses what can't be run. It reaches
-providers and tools only through `Ports`, which `api/app.py` wires; only declared MCP servers are asked over the network.
+Resolves the context window, the address, the estimator and the tool schemas; refuses what can't be run. Providers and
+tools are reached only through `Ports`, which `api/app.py` wires; only declared MCP servers are asked over the network.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -12,6 +12,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
+from context.budget import plan_budget
 from context.errors import ConfigurationInvalidError, ModelWindowUnknownError
 from context.policy import AgentDefinition, FrozenTool, ModelSettings, Release
 
@@ -87,7 +88,7 @@ async def resolve(definition: AgentDefinition, *, space_id: UUID, ports: Ports) 
     known = _facts(model, connection, base_url, ports)
     _check_output_limit(model, known)
     window, source = _window(model, known)
-    return Release(
+    release = Release(
         definition=definition,
         tools=await ports.freeze_tools(definition, space_id),
         context_window=window,
@@ -96,6 +97,8 @@ async def resolve(definition: AgentDefinition, *, space_id: UUID, ports: Ports) 
         estimator_id=ports.estimator_for(model.provider, model.model, model.encoding),
         base_url=base_url,
     )
+    plan_budget(release)  # refuses a window that leaves no room for input
+    return release
 
 
 def _refuse_what_is_not_run(definition: AgentDefinition) -> None:
@@ -140,7 +143,10 @@ def _plain(url: str | None) -> str | None:
 def _checked_url(url: str | None) -> str | None:
     if url is None:
         return None
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise _invalid("model.base_url", "is not an address") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
         raise _invalid("model.base_url", "must be an http or https address without user, query or fragment")
     return url

@@ -7,9 +7,9 @@ from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from context.inputs import MAX_CHARS
 from context.policy import AgentDefinition, Name, Release
 
-MAX_TEXT = 1_000_000
 MAX_INT = 2**53 - 1  # what every JSON client keeps exact, and well inside bigint
 
 
@@ -19,9 +19,9 @@ def _not_blank(text: str) -> str:
     return text
 
 
-NO_NUL = r"^[^\x00]*$"
+# Longer than MAX_CHARS is TOO_LARGE rather than INPUT_INVALID, so `context.inputs` refuses it and the schema only says so.
 InputText = Annotated[
-    str, Field(min_length=1, max_length=MAX_TEXT, json_schema_extra={"pattern": r"\S"}), AfterValidator(_not_blank)
+    str, Field(min_length=1, json_schema_extra={"maxLength": MAX_CHARS, "pattern": r"\S"}), AfterValidator(_not_blank)
 ]
 Title = Annotated[
     str, Field(min_length=1, max_length=500, json_schema_extra={"pattern": r"\S"}), AfterValidator(_not_blank)

@@ -1,0 +1,40 @@
+"""Who is asking: `Authorization: Bearer <key>` to a principal, and how often that key may ask (SPEC Y1)."""
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from api.wiring import services_of
+from context.errors import ForbiddenError, UnauthenticatedError
+from storage.reads import Principal, find_key
+
+BEARER = HTTPBearer(auto_error=False, scheme_name="api_key", description="An API key of AgentLoom, `al_…`.")
+MAX_KEY = 200
+
+
+async def authenticated(
+    request: Request, sent: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]
+) -> Principal:
+    """The principal of the key. Raises UnauthenticatedError or RateLimitedError."""
+    if sent is None or not 0 < len(sent.credentials) <= MAX_KEY:
+        raise UnauthenticatedError
+    services = services_of(request)
+    principal = await find_key(services.store, sent.credentials)
+    if principal is None:
+        raise UnauthenticatedError
+    services.limits.take(services.store.payloads.vault.keyed_hash(sent.credentials.encode()))
+    return principal
+
+
+Caller = Annotated[Principal, Depends(authenticated)]
+
+
+async def administrator(caller: Caller) -> Principal:
+    """The principal, if it may manage users and keys. Raises ForbiddenError."""
+    if caller.role != "admin":
+        raise ForbiddenError
+    return caller
+
+
+Admin = Annotated[Principal, Depends(administrator)]

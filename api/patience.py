@@ -1,0 +1,87 @@
+"""How every route is entered: the body parsed strictly, and a lost database waited for (SPEC R8, Y5).
+
+A request that meets `UnavailableError` is made again until 15 seconds have passed since it first did. That is sound
+because every commit can be sent twice: what identifies a repeat is fixed once per request, in `request.state`.
+"""
+
+import asyncio
+import email.message
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope
+
+from api.bodies import strict_json
+from context.errors import UnavailableError
+
+PATIENCE_S = 15.0
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 1.0
+
+T = TypeVar("T")
+
+
+class StrictRequest(Request):
+    """A request whose JSON has been parsed by our rules before the framework asks for it."""
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        super().__init__(scope, receive)
+        self._parsed: Any = None
+
+    async def parse(self) -> None:
+        """Parse the body, if there is one. Raises InputInvalidError, or 415 for another content type."""
+        if body := await self.body():
+            if not _is_json(self.headers.get("content-type", "")):
+                raise HTTPException(415)
+            self._parsed = strict_json(body)
+
+    async def json(self) -> Any:
+        return self._parsed
+
+
+class PatientRoute(APIRoute):
+    """A route that parses strictly and waits for a database or Temporal that is away."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        answer = super().get_route_handler()
+
+        async def patiently(request: Request) -> Response:
+            strict = StrictRequest(request.scope, request.receive)
+            await strict.parse()
+            return await with_patience(lambda: answer(strict))
+
+        return patiently
+
+
+async def with_patience(call: Callable[[], Awaitable[T]], *, patience_s: float = PATIENCE_S) -> T:
+    """The result of `call`, made again while it raises UnavailableError, for `patience_s` after the first time."""
+    try:
+        return await call()
+    except UnavailableError:
+        pass
+    try:
+        async with asyncio.timeout(patience_s):
+            return await _until_it_works(call)
+    except TimeoutError:
+        raise UnavailableError from None
+
+
+async def _until_it_works(call: Callable[[], Awaitable[T]]) -> T:
+    pause = FIRST_PAUSE_S
+    while True:
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, LONGEST_PAUSE_S)
+        try:
+            return await call()
+        except UnavailableError:
+            continue
+
+
+def _is_json(content_type: str) -> bool:
+    message = email.message.Message()
+    message["content-type"] = content_type
+    subtype = message.get_content_subtype()
+    return message.get_content_maintype() == "application" and (subtype == "json" or subtype.endswith("+json"))

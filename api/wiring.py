@@ -1,0 +1,61 @@
+"""What the routes are given: one frozen value, made by `api/app.py` and carried by the application."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Annotated, Any, cast
+from uuid import UUID
+
+from fastapi import Depends, Request
+
+from api.limits import KeyLimits, RateLimit
+from api.publishing import Ports
+from context.intents import Sender
+from storage.events import RunEventFeed
+from storage.store import Store
+
+
+@dataclass(frozen=True)
+class ApiOptions:
+    """What an operator may change about the API."""
+
+    rate_limit: RateLimit = field(default_factory=RateLimit)
+    max_body_bytes: int = 8 << 20
+    patience_s: float = 15.0
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """A request as it was sent: the wire bytes and their SHA-256 as hexadecimal digits (SPEC A9)."""
+
+    body: bytes = field(repr=False)
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Services:
+    """Everything a route may touch."""
+
+    store: Store
+    feed: RunEventFeed
+    sender: Sender
+    ports: Ports
+    rebuild: Callable[[UUID], Awaitable[Rebuilt]]
+    temporal_answers: Callable[[], Awaitable[bool]]
+    limits: KeyLimits
+    options: ApiOptions
+    background: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Let work go on behind an answer that need not wait for it; a crash before it ends must be harmless."""
+        task = asyncio.create_task(work)
+        self.background.add(task)
+        task.add_done_callback(self.background.discard)
+
+
+def services_of(request: Request) -> Services:
+    """The services of the application that serves the request."""
+    return cast(Services, request.app.state.services)
+
+
+Wired = Annotated[Services, Depends(services_of)]

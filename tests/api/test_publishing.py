@@ -1,0 +1,144 @@
+"""From a definition to a release: where the numbers come from, and what is refused (SPEC B3, L3a, L4)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from api.publishing import NOT_RUN_YET, ModelFacts, Ports, StoredConnection, resolve
+from context.errors import ConfigurationInvalidError, ModelWindowUnknownError
+from context.policy import AgentDefinition, FrozenTool, Release
+
+SPACE = UUID(int=1)
+OFFICIAL = "https://api.openai.com/v1"
+
+
+def catalogued(provider: str, model: str, base_url: str | None) -> ModelFacts | None:
+    if (provider, model, base_url) == ("openai", "known", OFFICIAL):
+        return ModelFacts(context_window=128_000, max_output_tokens=16_384)
+    return None
+
+
+def official_url(provider: str) -> str | None:
+    return OFFICIAL if provider == "openai" else None
+
+
+async def no_tools(definition: AgentDefinition, space_id: UUID) -> tuple[FrozenTool, ...]:
+    return ()
+
+
+def ports(**connections: StoredConnection) -> Ports:
+    async def find(space_id: UUID, names: Sequence[str]) -> Mapping[str, StoredConnection]:
+        return {name: connections[name] for name in names if name in connections}
+
+    return Ports(catalogued, official_url, lambda provider, model, encoding: "utf8-bytes/v1", no_tools, find)
+
+
+async def publish(model: dict[str, Any], wired: Ports | None = None, **more: Any) -> Release:
+    definition = AgentDefinition.model_validate({"name": "a", "model": model} | more)
+    return await resolve(definition, space_id=SPACE, ports=wired or ports())
+
+
+async def test_a_window_given_by_a_person_wins_over_the_catalogue() -> None:
+    """B3."""
+    release = await publish({"provider": "openai", "model": "known", "context_window": 64_000})
+    assert (release.context_window, release.window_source) == (64_000, "manual")
+
+
+async def test_without_one_the_catalogue_says_it_and_the_output_limit() -> None:
+    """B3."""
+    release = await publish({"provider": "openai", "model": "known"})
+    assert (release.context_window, release.window_source) == (128_000, "official_manifest")
+    assert release.provider_output_limit == 16_384
+    assert release.base_url == OFFICIAL
+
+
+async def test_the_catalogue_does_not_speak_for_another_address() -> None:
+    """L3a: official numbers belong to the official URL."""
+    with pytest.raises(ModelWindowUnknownError):
+        await publish({"provider": "openai", "model": "known", "base_url": "https://proxy.example/v1"})
+
+
+async def test_a_stored_connection_says_window_and_address() -> None:
+    """B3."""
+    facts = {"m": ModelFacts(context_window=40_000, source="provider")}
+    wired = ports(mine=StoredConnection("openai_compatible", "http://127.0.0.1:9/v1", facts))
+    release = await publish({"provider": "openai_compatible", "model": "m", "connection": "mine"}, wired)
+    assert (release.context_window, release.window_source) == (40_000, "provider")
+    assert release.base_url == "http://127.0.0.1:9/v1"
+
+
+async def test_an_unknown_window_is_refused_with_a_suggestion() -> None:
+    """B3: 32768 is offered as a suggestion only."""
+    with pytest.raises(ModelWindowUnknownError) as caught:
+        await publish({"provider": "openai", "model": "unheard-of"})
+    assert caught.value.numbers["suggested_context_window"] == 32_768
+
+
+async def test_more_output_than_the_provider_gives_is_refused() -> None:
+    """L3a."""
+    with pytest.raises(ConfigurationInvalidError) as caught:
+        await publish({"provider": "openai", "model": "known", "max_output_tokens": 16_385})
+    assert caught.value.numbers == {"key": "model.max_output_tokens", "configured": 16_385, "limit": 16_384}
+
+
+async def test_a_window_without_room_for_input_is_refused() -> None:
+    """B1: B must be positive."""
+    with pytest.raises(ConfigurationInvalidError):
+        await publish({"provider": "openai", "model": "m", "context_window": 1_000, "max_output_tokens": 900})
+
+
+@pytest.mark.parametrize(
+    "base_url", ["ftp://x/v1", "http://user:secret@x/v1", "https://x/v1?key=secret", "http:///v1", "http://[x/v1", "x"]
+)
+async def test_an_address_that_is_none_is_refused_without_repeating_it(base_url: str) -> None:
+    """Y6."""
+    with pytest.raises(ConfigurationInvalidError) as caught:
+        await publish({"provider": "openai_compatible", "model": "m", "context_window": 9_999, "base_url": base_url})
+    assert caught.value.message.startswith("model.base_url: ")
+    assert "secret" not in caught.value.message
+
+
+async def test_a_stored_key_goes_to_no_other_provider_or_address() -> None:
+    """L3."""
+    wired = ports(mine=StoredConnection("openai", None, {}))
+    model = {"model": "m", "context_window": 9_999, "connection": "mine"}
+    with pytest.raises(ConfigurationInvalidError, match=r"model\.connection"):
+        await publish(model | {"provider": "deepseek"}, wired)
+    with pytest.raises(ConfigurationInvalidError, match=r"model\.base_url"):
+        await publish(model | {"provider": "openai", "base_url": "https://elsewhere.example/v1"}, wired)
+    assert (await publish(model | {"provider": "openai", "base_url": OFFICIAL + "/"}, wired)).base_url == OFFICIAL + "/"
+
+
+async def test_a_connection_that_is_not_stored_is_named_by_its_key() -> None:
+    """E."""
+    with pytest.raises(ConfigurationInvalidError, match=r"tools\.t\.connection"):
+        await publish(
+            {"provider": "demo", "model": "demo", "context_window": 9_999},
+            tools=[{"kind": "http", "name": "t", "url": "https://x/", "connection": "gone"}],
+        )
+
+
+UNSUPPORTED: dict[str, dict[str, Any]] = {
+    "hooks": {"hooks": [{"name": "h", "point": "tool.request", "kind": "python", "entry": "m:f"}]},
+    "shared_fields": {"shared_fields": [{"name": "f", "schema": {}}]},
+    "sources": {"sources": [{"name": "s"}]},
+    "task_context": {"task_context": {}},
+    "verification": {"verification": {}},
+    "executors": {"executors": [{}]},
+    "context.history": {"context": {"history": "session_view"}},
+    "context.user_turns": {"context": {"user_turns": 3}},
+    "context.model_steps": {"context": {"model_steps": 3}},
+    "context.messages": {"context": {"messages": 3}},
+    "context.summary_model": {"context": {"summary_model": {"provider": "demo", "model": "demo"}}},
+    "context.on_overflow": {"context": {"on_overflow": "compact_once"}},
+}
+
+
+@pytest.mark.parametrize("key", [key for key, _ in NOT_RUN_YET])
+async def test_what_this_version_does_not_run_is_refused_by_name(key: str) -> None:
+    """E: nothing is promised that does not happen."""
+    with pytest.raises(ConfigurationInvalidError) as caught:
+        await publish({"provider": "demo", "model": "demo", "context_window": 9_999}, **UNSUPPORTED[key])
+    assert caught.value.numbers["key"] == key
