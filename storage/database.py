@@ -6,11 +6,10 @@ Every transaction in the system goes through `Database.transaction`; a database 
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import asyncpg
 from sqlalchemy import text
-from sqlalchemy.engine import CursorResult, RowMapping
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -96,16 +95,16 @@ def is_away(error: DBAPIError) -> bool:
     return state.startswith(AWAY) or not state
 
 
-async def fetch_all(connection: AsyncConnection, statement: Any, **parameters: Any) -> list[RowMapping]:
+async def fetch_all(connection: AsyncConnection, statement: Any, **parameters: Any) -> list[Mapping[str, Any]]:
     """Rows as mappings."""
-    return list((await connection.execute(statement, parameters)).mappings())
+    rows = (await connection.execute(statement, parameters)).mappings().all()
+    return cast("list[Mapping[str, Any]]", list(rows))
 
 
-async def fetch_one(connection: AsyncConnection, statement: Any, **parameters: Any) -> RowMapping | None:
+async def fetch_one(connection: AsyncConnection, statement: Any, **parameters: Any) -> Mapping[str, Any] | None:
     """The first row as a mapping, or None."""
-    result: CursorResult[Any] = await connection.execute(statement, parameters)
-    row = result.mappings().first()
-    return row
+    row = (await connection.execute(statement, parameters)).mappings().first()
+    return cast("Mapping[str, Any] | None", row)
 
 
 async def execute_many(connection: AsyncConnection, statement: Any, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -14,6 +14,8 @@ from uuid import UUID
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.ids import uuid7
+from context.policy import Release
+from storage.constraints import translated_constraints
 from storage.database import Database
 from storage.payloads import Keys, Payloads, Vault
 
@@ -32,6 +34,7 @@ class Store:
     database: Database
     payloads: Payloads
     faults: FaultPlan = field(default_factory=FaultPlan)
+    releases: dict[UUID, Release] = field(default_factory=dict, repr=False, compare=False)  # immutable, read once
 
     @classmethod
     def open(cls, url: str, keys: Keys, *, pool_size: int = 20, faults: FaultPlan | None = None) -> "Store":
@@ -41,7 +44,7 @@ class Store:
     @asynccontextmanager
     async def transaction(self, name: str, *, durable: bool = True) -> AsyncIterator[AsyncConnection]:
         """The one transaction of the commit called `name`."""
-        async with self.database.transaction(durable=durable) as connection:
+        async with translated_constraints(), self.database.transaction(durable=durable) as connection:
             yield connection
             await self.faults.reach(f"{name}.before_commit")
         await self.faults.reach(f"{name}.after_commit")

@@ -1,0 +1,19 @@
+"""What a user's text may be (SPEC Y5), before anything of it is stored."""
+
+from context.errors import InputInvalidError, TooLargeError
+
+MAX_CHARS = 1_000_000
+
+
+def check_text(text: str) -> None:
+    """Raises InputInvalidError or TooLargeError, with numbers only, for a text that no Run may get."""
+    if len(text) > MAX_CHARS:
+        raise TooLargeError("The text is longer than allowed.", characters=len(text), limit=MAX_CHARS)
+    if not text.strip():
+        raise InputInvalidError("The text is empty or blank.")
+    if "\0" in text:
+        raise InputInvalidError("The text contains a NUL character.", position=text.index("\0"))
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputInvalidError("The text contains half of a surrogate pair.", position=error.start) from None

@@ -1,0 +1,219 @@
+"""A model's complete answer becomes fact: raw result, record, and what follows from it, in one transaction.
+
+Where no response hook stands between them, storing the raw result and accepting it are the same commit; the decision is
+pure (`context.operations.decide`) and is stored with it, so that a repeat finds it.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from context.errors import SupersededError
+from context.ids import tool_operation_id
+from context.operations import Answer, CallTools, CutInsideCall, EmptyAnswer, Unusable
+from context.steps import AcceptModel, ModelVerdict, PlannedCall
+from storage.appending import Appender
+from storage.database import fetch_one
+from storage.event_log import EventLog
+from storage.heads import Heads, lock_heads
+from storage.payloads import Sealed, distinct
+from storage.store import Store
+from storage.tables import call_ids, operations, payloads, tool_batches, view_items
+from storage.writes import WriteSet
+
+TAKEN = text("SELECT call_id FROM call_ids WHERE session_id = :session_id AND call_id = ANY(CAST(:ids AS text[]))")
+STANDING = text("""
+    SELECT o.attempts, o.verdict, r.input_tokens + r.output_tokens AS tokens, r.cost
+    FROM operations o JOIN runs r USING (run_id) WHERE o.operation_id = :operation_id
+""")
+SETTLE_OPERATION = """
+    UPDATE operations SET state = :state, raw_id = :raw_id, result_id = :result_id, verdict = CAST(:verdict AS jsonb),
+           updated_at = now()
+    WHERE operation_id = :operation_id
+"""
+SETTLE_ATTEMPT = """
+    UPDATE attempts SET state = 'succeeded', ended_at = now(), first_output_at = coalesce(first_output_at, now()),
+           usage = CAST(:usage AS jsonb), cost = :cost
+    WHERE operation_id = :operation_id AND attempt_no = :attempt_no
+"""
+DELIVER = """
+    UPDATE input_deliveries SET state = 'delivered', delivered_at = now() WHERE run_id = :run_id AND state = 'claimed'
+"""
+MOVE_RUN = """
+    UPDATE runs SET phase = :phase, event_head = :event_head, answer_record_id = coalesce(:answer_id, answer_record_id),
+           input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens,
+           cached_tokens = cached_tokens + :cached_tokens, usage_unknown = usage_unknown + :usage_unknown,
+           cost = CASE WHEN CAST(:cost AS numeric) IS NULL THEN cost ELSE coalesce(cost, 0) + :cost END
+    WHERE run_id = :run_id
+"""
+MOVE_VIEW = """
+    UPDATE role_contexts SET view_length = view_length + :shown, view_tokens = view_tokens + :shown_tokens
+    WHERE context_id = :context_id
+"""
+
+
+async def taken_call_ids(store: Store, session_id: UUID, ids: list[str]) -> set[str]:
+    """Which of these call ids the Session has seen before (SPEC A4)."""
+    if not ids:
+        return set()
+    async with store.reading() as connection:
+        return set((await connection.execute(TAKEN, {"session_id": session_id, "ids": ids})).scalars())
+
+
+@dataclass(frozen=True)
+class _SealedAnswer:
+    """The content of an answer, encrypted before the locks are taken."""
+
+    raw: Sealed
+    record: Sealed
+    feedback: Sealed | None
+    refusals: tuple[Sealed | None, ...]
+
+    @property
+    def all(self) -> list[Sealed]:
+        return [one for one in (self.raw, self.record, self.feedback, *self.refusals) if one is not None]
+
+
+def _seal(store: Store, request: AcceptModel) -> _SealedAnswer:
+    def message(content: Content | None) -> Sealed | None:
+        if content is None:
+            return None
+        return store.payloads.seal(content.body, {request.estimator_id: content.tokens or 0})
+
+    return _SealedAnswer(
+        raw=store.payloads.seal(request.raw.body),
+        record=store.payloads.seal(request.record.body, {request.estimator_id: request.record.tokens or 0}),
+        feedback=message(request.feedback),
+        refusals=tuple(message(planned.refusal) for planned in request.calls),
+    )
+
+
+async def accept_model(store: Store, request: AcceptModel) -> ModelVerdict:
+    """Commit the answer; a repeat finds its verdict. Raises SupersededError for a late owner or attempt (SPEC R5)."""
+    sealed = _seal(store, request)
+    async with store.transaction("accept_model") as connection:
+        heads = await lock_heads(connection, request.context_id, execution_no=request.execution_no)
+        standing: Any = await fetch_one(connection, STANDING, operation_id=request.operation_id)
+        if standing["verdict"]:
+            return ModelVerdict.model_validate(standing["verdict"])
+        if standing["attempts"] != request.attempt_no:
+            raise SupersededError
+        return await _Acceptance(request, sealed, heads, standing).commit(connection)
+
+
+class _Acceptance:
+    """The writes of one acceptance."""
+
+    def __init__(self, request: AcceptModel, sealed: _SealedAnswer, heads: Heads, standing: Any) -> None:
+        self._request = request
+        self._sealed = sealed
+        self._heads = heads
+        self._standing = standing
+        self._writes = WriteSet()
+        self._records = Appender(heads)
+        self._events = EventLog(heads.run_id, heads.event_head)
+        self._shown: list[dict[str, Any]] = []
+
+    async def commit(self, connection: AsyncConnection) -> ModelVerdict:
+        verdict = _verdict(self._request, over_budget=self._is_over_budget())
+        self._writes.insert(payloads, distinct(self._sealed.all), skip_existing=True)
+        is_fragment = verdict.kind == "unusable"
+        record_id = self._record("fragment" if is_fragment else "assistant", "assistant", self._sealed.record)
+        if self._request.calls:
+            self._batch(verdict)
+        if self._sealed.feedback:
+            self._record("feedback", "user", self._sealed.feedback)
+        self._settle(verdict, record_id)
+        self._move_heads(verdict, record_id)
+        self._records.write(self._writes, cause="accept_model")
+        self._events.write(self._writes)
+        await self._writes.send(connection)
+        return verdict
+
+    def _is_over_budget(self) -> bool:
+        """Whether this answer takes the Run over its token or cost limit (SPEC L5). Unknown cost is not over."""
+        request, usage = self._request, self._request.reply.usage
+        tokens = self._standing["tokens"] + (usage.input_tokens or 0) + (usage.output_tokens or 0)
+        cost = (self._standing["cost"] or 0) + (request.cost or 0)
+        over_tokens = request.max_total_tokens is not None and tokens >= request.max_total_tokens
+        return over_tokens or (request.max_cost is not None and cost >= request.max_cost)
+
+    def _record(self, kind: str, role: str, content: Sealed) -> UUID:
+        record_id, _ = self._records.add(
+            kind, role=role, payload_id=content.payload_id, digest=content.digest, operation_id=self._request.operation_id
+        )
+        if kind != "fragment":
+            place = self._heads.view_length + len(self._shown)
+            row = {"view_id": self._heads.view_id, "pos": place, "kind": kind, "source_id": record_id}
+            tokens = content.tokens[self._request.estimator_id]
+            self._shown.append(row | {"payload_id": content.payload_id, "tokens": tokens})
+        return record_id
+
+    def _batch(self, verdict: ModelVerdict) -> None:
+        request, heads = self._request, self._heads
+        batch = {"batch_id": request.operation_id, "run_id": heads.run_id, "context_id": heads.context_id}
+        self._writes.insert(tool_batches, [batch | {"size": len(request.calls)}])
+        refusals = zip(request.calls, self._sealed.refusals, strict=True)
+        rows = [self._call_row(ordinal, *one) for ordinal, one in enumerate(refusals)]
+        self._writes.insert(operations, rows)
+        ids = [{name: row[name] for name in ("session_id", "call_id", "operation_id")} for row in rows]
+        self._writes.insert(call_ids, ids)
+        self._events.add("tools_started", loop=request.loop, batch_id=request.operation_id, count=len(rows))
+
+    def _call_row(self, ordinal: int, planned: PlannedCall, refusal: Sealed | None) -> dict[str, Any]:
+        request, heads = self._request, self._heads
+        owner = {"session_id": heads.session_id, "run_id": heads.run_id, "context_id": heads.context_id}
+        call = {"name": planned.call.name, "call_id": planned.call.call_id, "effect": planned.effect}
+        state = {"state": "failed" if refusal else "prepared", "result_id": refusal.payload_id if refusal else None}
+        verdict = json.dumps({"status": planned.refusal_status}) if refusal else None
+        place = {"purpose": "tool", "loop_no": request.loop, "ordinal": ordinal, "batch_id": request.operation_id}
+        operation = {"operation_id": tool_operation_id(request.operation_id, ordinal), "verdict": verdict}
+        return operation | owner | place | call | state
+
+    def _settle(self, verdict: ModelVerdict, record_id: UUID) -> None:
+        self._writes.sql(
+            SETTLE_OPERATION,
+            state="failed" if verdict.kind == "unusable" else "accepted",
+            raw_id=self._sealed.raw.payload_id,
+            result_id=self._sealed.record.payload_id,
+            verdict=verdict.model_dump_json(),
+        )
+        usage = self._request.reply.usage.model_dump_json()
+        self._writes.sql(SETTLE_ATTEMPT, usage=usage, attempt_no=self._request.attempt_no)
+        self._writes.bind(operation_id=self._request.operation_id, cost=self._request.cost)
+
+    def _move_heads(self, verdict: ModelVerdict, record_id: UUID) -> None:
+        usage = self._request.reply.usage
+        self._writes.insert(view_items, self._shown)
+        shown_tokens = sum(row["tokens"] for row in self._shown)
+        self._writes.sql(MOVE_VIEW, shown=len(self._shown), shown_tokens=shown_tokens)
+        self._writes.sql(DELIVER)
+        self._writes.sql(
+            MOVE_RUN,
+            phase="running_tools" if verdict.kind == "tools" else "accepting",
+            answer_id=record_id if verdict.kind == "answer" else None,
+            input_tokens=usage.input_tokens or 0,
+            output_tokens=usage.output_tokens or 0,
+            cached_tokens=usage.cached_tokens or 0,
+            usage_unknown=int(usage.input_tokens is None or usage.output_tokens is None),
+        )
+        self._writes.bind(run_id=self._heads.run_id, context_id=self._heads.context_id)
+
+
+def _verdict(request: AcceptModel, *, over_budget: bool) -> ModelVerdict:
+    match request.decision:
+        case CallTools():
+            plans = tuple(one.plan for one in request.calls if one.plan)
+            return ModelVerdict(kind="tools", tools=plans, batch=len(request.calls), over_budget=over_budget)
+        case Answer():
+            return ModelVerdict(kind="answer")
+        case EmptyAnswer():
+            return ModelVerdict(kind="again", over_budget=over_budget)
+        case CutInsideCall():
+            return ModelVerdict(kind="tools", batch=len(request.calls), over_budget=over_budget)
+        case Unusable(end_reason=reason):
+            return ModelVerdict(kind="unusable", end_reason=reason)

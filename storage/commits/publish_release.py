@@ -1,0 +1,76 @@
+"""Publishing: an agent's next release, numbered and hashed, never changed afterwards."""
+
+import hashlib
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from context.messages import canonical_json
+from context.policy import Release
+from storage.database import fetch_one
+from storage.store import Store, new_id
+from storage.tables import agent_releases, payloads
+from storage.writes import WriteSet
+
+# The update changes nothing; it locks the agent that is already there and returns it as of now.
+AGENT = text("""
+    INSERT INTO agents (agent_id, space_id, name) VALUES (:agent_id, :space_id, :name)
+    ON CONFLICT (space_id, name) DO UPDATE SET name = excluded.name
+    RETURNING agent_id, release_head
+""")
+NEWEST = text("""
+    SELECT release_id, release_hash FROM agent_releases WHERE agent_id = :agent_id AND release_no = :release_no
+""")
+MOVE_HEAD = "UPDATE agents SET release_head = :release_no WHERE agent_id = :agent_id"
+
+
+@dataclass(frozen=True)
+class PublishRelease:
+    """A resolved definition; the agent's name is the definition's."""
+
+    space_id: UUID
+    release: Release = field(repr=False)
+
+
+@dataclass(frozen=True)
+class PublishedRelease:
+    """The release as numbered. `created` is false if the newest one had the same content already."""
+
+    agent_id: UUID
+    release_id: UUID
+    release_no: int
+    release_hash: str
+    created: bool
+
+
+def release_bytes(release: Release) -> bytes:
+    """What is stored and hashed: canonical JSON, by the names of the definition."""
+    return canonical_json(release.model_dump(mode="json", by_alias=True))
+
+
+async def publish_release(store: Store, request: PublishRelease) -> PublishedRelease:
+    """Number the release; one that equals the newest is that one. Raises NotFoundError for an unknown space."""
+    body = release_bytes(request.release)
+    digest = hashlib.sha256(body).hexdigest()
+    async with store.transaction("publish_release") as connection:
+        row = {"agent_id": new_id(), "space_id": request.space_id, "name": request.release.definition.name}
+        agent = (await connection.execute(AGENT, row)).mappings().one()
+        agent_id, head = agent["agent_id"], agent["release_head"]
+        newest = await fetch_one(connection, NEWEST, agent_id=agent_id, release_no=head)
+        if newest and newest["release_hash"] == digest:
+            return PublishedRelease(agent_id, newest["release_id"], head, digest, created=False)
+        published = PublishedRelease(agent_id, new_id(), head + 1, digest, created=True)
+        await _write(store, connection, published, body)
+        return published
+
+
+async def _write(store: Store, connection: AsyncConnection, published: PublishedRelease, body: bytes) -> None:
+    sealed = store.payloads.seal(body)
+    writes = WriteSet()
+    writes.insert(payloads, [sealed.parameters()], skip_existing=True)
+    row = {"release_id": published.release_id, "agent_id": published.agent_id, "release_no": published.release_no}
+    writes.insert(agent_releases, [row | {"release_hash": published.release_hash, "payload_id": sealed.payload_id}])
+    writes.sql(MOVE_HEAD, release_no=published.release_no, agent_id=published.agent_id)
+    await writes.send(connection)

@@ -1,0 +1,42 @@
+"""Asking a Run to stop: the wish is recorded before anybody acts on it, so that nothing new starts after (SPEC S8)."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from context.intents import CancelRun
+from storage.locks import lock_run
+from storage.outbox import outbox_row
+from storage.store import Store
+from storage.tables import outbox
+from storage.writes import WriteSet
+
+STOP = "UPDATE runs SET stop_requested_at = now() WHERE run_id = :stopped AND stop_requested_at IS NULL"
+
+
+@dataclass(frozen=True)
+class RequestStop:
+    run_id: UUID
+    owner_id: UUID
+
+
+@dataclass(frozen=True)
+class StopRequested:
+    """The Run's state after the request; `outbox_id` is None for a Run that had ended, which is left as it was."""
+
+    run_id: UUID
+    status: str
+    outbox_id: UUID | None
+
+
+async def request_stop(store: Store, request: RequestStop) -> StopRequested:
+    """Record the stop of an active Run; a repeat finds it recorded. Raises NotFoundError."""
+    async with store.transaction("request_stop") as connection:
+        _, run = await lock_run(connection, request.run_id, request.owner_id)
+        if not run.is_active:
+            return StopRequested(request.run_id, run.status, None)
+        intent = outbox_row(CancelRun(request.run_id, run.execution_no))
+        writes = WriteSet()
+        writes.sql(STOP, stopped=request.run_id)
+        writes.insert(outbox, [intent], skip_existing=True)
+        await writes.send(connection)
+        return StopRequested(request.run_id, run.status, intent["outbox_id"])

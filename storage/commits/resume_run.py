@@ -1,0 +1,99 @@
+"""Resuming: the next execution of a Run that failed or stopped, with the inputs that wait in its session (SPEC S9).
+
+Loops, active time, release and contexts stay as they are; the phase stays too, since the new execution starts from it.
+"""
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from sqlalchemy import text
+
+from context.errors import RunActiveError, RunNotResumableError, SessionArchivedError
+from context.inputs import check_text
+from context.intents import StartRun
+from storage.event_log import EventLog
+from storage.incoming import Receipt, announce_input, bind_carried, receive_input
+from storage.locks import LockedRun, LockedSession, lock_active_run, lock_run
+from storage.outbox import outbox_row
+from storage.store import Store
+from storage.tables import outbox
+from storage.writes import WriteSet
+
+RESUMABLE = ("failed", "stopped")
+
+AGENT = text("SELECT name FROM agents WHERE agent_id = :agent_id")
+REQUEUE = """
+    UPDATE runs SET status = 'queued', execution_no = :execution_no, event_head = :event_head, started_at = NULL,
+                    stop_requested_at = NULL, ended_at = NULL, end_reason = NULL, error = NULL
+    WHERE run_id = :resumed
+"""
+
+
+@dataclass(frozen=True)
+class ResumeRun:
+    """`text`, if any, becomes a supplement that the Run gets after its unfinished tools are settled."""
+
+    run_id: UUID
+    owner_id: UUID
+    text: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class ResumedRun:
+    run_id: UUID
+    session_id: UUID
+    execution_no: int
+    input: Receipt | None
+    outbox_id: UUID
+
+
+async def resume_run(store: Store, request: ResumeRun) -> ResumedRun:
+    """Queue the Run's next execution.
+
+    Raises NotFoundError, RunActiveError (this Run or another one of the session is active; a repeat gets this too),
+    RunNotResumableError, SessionArchivedError, and what `check_text` raises.
+    """
+    if request.text is not None:
+        check_text(request.text)
+    async with store.transaction("resume_run") as connection:
+        session, run = await lock_run(connection, request.run_id, request.owner_id)
+        if active := await lock_active_run(connection, session.session_id):
+            raise RunActiveError(run_id=str(active.run_id))
+        _check_resumable(session, run)
+        agent = (await connection.execute(AGENT, {"agent_id": session.agent_id})).scalar_one()
+        start = StartRun(run.run_id, run.execution_no + 1, session.session_id, agent, run.release_id)
+        writes = WriteSet()
+        receipt = _requeue(store, writes, session, run, request.text)
+        intent = outbox_row(start)
+        writes.insert(outbox, [intent])
+        await writes.send(connection)
+        return ResumedRun(run.run_id, session.session_id, start.execution_no, receipt, outbox_id=intent["outbox_id"])
+
+
+def _check_resumable(session: LockedSession, run: LockedRun) -> None:
+    if run.status not in RESUMABLE:
+        raise RunNotResumableError(status=run.status)
+    if session.archived:
+        raise SessionArchivedError
+
+
+def _requeue(
+    store: Store, writes: WriteSet, session: LockedSession, run: LockedRun, supplement: str | None
+) -> Receipt | None:
+    events = EventLog(run.run_id, run.event_head)
+    receipt = None
+    if supplement is not None:
+        receipt = receive_input(
+            store,
+            writes,
+            session=session,
+            run_id=run.run_id,
+            run_head=session.run_head,
+            kind="supplement",
+            text=supplement,
+        )
+        announce_input(events, receipt)
+    bind_carried(writes, session.session_id, run.run_id)
+    events.write(writes)
+    writes.sql(REQUEUE, execution_no=run.execution_no + 1, resumed=run.run_id)
+    return receipt

@@ -1,0 +1,58 @@
+"""Withdrawing an input that no request contains yet; that it was sent and withdrawn stays on record (SPEC S12)."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import text
+
+from context.errors import InputNotPendingError, NotFoundError
+from storage.database import fetch_one
+from storage.locks import lock_session
+from storage.store import Store
+
+PLACE = text("""
+    SELECT i.session_id, i.kind FROM user_inputs i JOIN sessions s USING (session_id)
+    WHERE i.input_id = :input_id AND s.owner_id = :owner_id
+""")
+# The newest delivery is the one that no other points back to.
+NEWEST = text("""
+    SELECT d.delivery_id, d.run_id, d.state FROM input_deliveries d
+    WHERE d.input_id = :input_id
+      AND NOT EXISTS (SELECT 1 FROM input_deliveries n
+                      WHERE n.input_id = d.input_id AND n.previous_delivery_id = d.delivery_id)
+""")
+WITHDRAW = text("UPDATE input_deliveries SET state = 'withdrawn' WHERE delivery_id = :delivery_id")
+
+
+@dataclass(frozen=True)
+class WithdrawInput:
+    input_id: UUID
+    owner_id: UUID
+
+
+@dataclass(frozen=True)
+class WithdrawnInput:
+    input_id: UUID
+    delivery_id: UUID
+    run_id: UUID | None
+    state: str = "withdrawn"
+
+
+async def withdraw_input(store: Store, request: WithdrawInput) -> WithdrawnInput:
+    """Withdraw a pending supplement; a repeat finds it withdrawn.
+
+    Raises NotFoundError, and InputNotPendingError for one that a request contains and for a Run's own question, without
+    which the Run would have nothing to answer.
+    """
+    async with store.transaction("withdraw_input") as connection:
+        place = await fetch_one(connection, PLACE, input_id=request.input_id, owner_id=request.owner_id)
+        if place is None:
+            raise NotFoundError
+        if place["kind"] == "question":
+            raise InputNotPendingError("The question of a run cannot be withdrawn; stop the run instead.")
+        await lock_session(connection, place["session_id"], request.owner_id)
+        delivery = await fetch_one(connection, NEWEST, input_id=request.input_id)
+        if delivery is None or delivery["state"] not in ("pending", "withdrawn"):
+            raise InputNotPendingError
+        await connection.execute(WITHDRAW, {"delivery_id": delivery["delivery_id"]})
+        return WithdrawnInput(request.input_id, delivery["delivery_id"], delivery["run_id"])
