@@ -47,9 +47,11 @@ def wire_units(
     in_tool_turn = False
     for message in messages:
         in_tool_turn = message.role == "tool" or (in_tool_turn and message.role != "user")
+        if not _says_something(message):
+            continue
         if merge and message.role == "user" and units and units[-1].messages[0].role == "user":
             units[-1] = WireUnit((*units[-1].messages, message), in_tool_turn)
-        elif _says_something(message):
+        else:
             units.append(WireUnit((message,), in_tool_turn))
     return units
 

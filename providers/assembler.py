@@ -1,0 +1,224 @@
+"""Folds what a chat-completions server sends into one ModelReply, or says by name why it can't (SPEC L1, A5).
+
+An answer is complete when a finish reason or `[DONE]` has come; anything that ends before is a failed attempt whose
+text is at most a fragment. A finish reason by which a server reports its own breakdown is a failure too. Where reason
+and content disagree, content decides: calls under `stop` are calls, `tool_calls` without calls is a text.
+"""
+
+import json
+from typing import Any
+
+from context.errors import ModelCallError
+from context.messages import without_lone_surrogates
+from context.replies import FinishReason, ModelReply, ReplyCall, Usage
+from providers.call_slots import CallSlots
+from providers.errors import IncompleteAnswerError, MalformedAnswerError, classify_embedded
+from providers.usage import read_usage
+
+DONE = "[DONE]"
+
+_FINISH_REASONS: dict[str, FinishReason] = {
+    "stop": "stop",
+    "end": "stop",
+    "eos": "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_calls": "tool_calls",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "content_filter": "content_filter",
+    "safety": "content_filter",
+    "sensitive": "content_filter",
+}
+# Reasons by which servers say that they broke down: DeepSeek, gateways, vLLM.
+_BREAKDOWNS = frozenset({"error", "insufficient_system_resource", "abort", "network_error"})
+
+
+class ReplyAssembler:
+    """Takes the data of events, or one whole body; gives the reply at the end."""
+
+    def __init__(self) -> None:
+        self._content: list[str] = []
+        self._reasoning: list[str] = []
+        self._refusal: list[str] = []
+        self._slots = CallSlots()
+        self._finish: str | None = None
+        self._usage = Usage()
+        self._model: str | None = None
+        self._id: str | None = None
+        self.is_done = False
+        """Whether the server said `[DONE]`; nothing of interest follows."""
+        self.is_normalised = False
+        """Whether the built reply lost something to make it encode as UTF-8 (lone surrogates)."""
+
+    @property
+    def has_output(self) -> bool:
+        """Whether text, reasoning or a call has come (the evidence of SPEC S6)."""
+        return bool(self._content or self._reasoning or self._refusal or self._slots)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the answer may be taken as a whole."""
+        return self._finish is not None or (self.is_done and self.has_output)
+
+    def take_event(self, data: str) -> None:
+        """One event of a stream. Raises ModelCallError: malformed, or what the server reported."""
+        text = data.strip()
+        if not text or self.is_done:
+            return
+        body = text.removesuffix(DONE).rstrip()
+        for document in _documents(body) if body else []:
+            self._take_document(document)
+        self.is_done = body != text
+
+    def take_body(self, text: str) -> None:
+        """A whole answer from a server that does not stream."""
+        document = _parsed(text)
+        if isinstance(document, list) and len(document) == 1:
+            document = document[0]
+        self._take_document(document)
+        self.is_done = True
+
+    def reply(self) -> ModelReply:
+        """The complete answer. Raises IncompleteAnswerError if it isn't, MalformedAnswerError if there is none."""
+        if not self.is_complete:
+            raise MalformedAnswerError if self.is_done else IncompleteAnswerError
+        return self._build(_finish_reason(self._finish, has_calls=bool(self._slots), has_text=bool(self._text())))
+
+    def fragment(self) -> ModelReply | None:
+        """What has come so far, for the record of a failed attempt; None if nothing has."""
+        return self._build("other") if self.has_output else None
+
+    def _build(self, finish: FinishReason) -> ModelReply:
+        return ModelReply(
+            content=self._clean(self._text()) or None,
+            reasoning_content=self._clean("".join(self._reasoning)) or None,
+            calls=tuple(self._clean_call(call) for call in self._slots.calls()),
+            finish_reason=finish,
+            provider_finish_reason=self._clean(self._finish or "") or None,
+            usage=self._usage,
+            provider_model=self._clean(self._model or "") or None,
+            provider_request_id=self._clean(self._id or "") or None,
+        )
+
+    def _clean_call(self, call: ReplyCall) -> ReplyCall:
+        provider_id = None if call.provider_id is None else self._clean(call.provider_id)
+        return ReplyCall(provider_id=provider_id, name=self._clean(call.name), arguments=self._clean(call.arguments))
+
+    def _clean(self, text: str) -> str:
+        clean = without_lone_surrogates(text)
+        # A pair whose halves came in two deltas is whole again and no loss.
+        self.is_normalised = self.is_normalised or clean.count("\ufffd") > text.count("\ufffd")
+        return clean
+
+    def _text(self) -> str:
+        return "".join(self._content) or "".join(self._refusal)
+
+    def _take_document(self, document: object) -> None:
+        if not isinstance(document, dict):
+            raise MalformedAnswerError
+        if document.get("error"):
+            raise classify_embedded(document)
+        self._model = _text_of(document.get("model")) or self._model
+        self._id = _text_of(document.get("id")) or self._id
+        self._usage = read_usage(document.get("usage"), before=self._usage)
+        choices = document.get("choices")
+        for choice in choices if isinstance(choices, list) else []:
+            self._take_choice(choice)
+
+    def _take_choice(self, choice: object) -> None:
+        if not isinstance(choice, dict):
+            raise MalformedAnswerError
+        if choice.get("index") not in (None, 0, "0"):
+            return
+        if choice.get("error"):
+            raise classify_embedded(choice)
+        delta = choice.get("delta")
+        if not isinstance(delta, dict):
+            # A whole message in place of a delta; after deltas it only repeats them.
+            delta = {} if self.has_output else choice.get("message")
+        if isinstance(delta, dict):
+            self._take_delta(delta)
+        self._take_finish(choice.get("finish_reason"))
+
+    def _take_finish(self, reason: object) -> None:
+        if not isinstance(reason, str) or not reason:
+            return
+        if reason.lower() in _BREAKDOWNS:
+            raise ModelCallError("model_unavailable", retryable=True, status=200)
+        self._finish = reason
+
+    def _take_delta(self, delta: dict[str, Any]) -> None:
+        self._take_content(delta.get("content"))
+        reasoning = delta.get("reasoning_content") or delta.get("reasoning")
+        if isinstance(reasoning, str) and reasoning:
+            self._reasoning.append(reasoning)
+        if refusal := _text_of(delta.get("refusal")):
+            self._refusal.append(refusal)
+        calls = delta.get("tool_calls")
+        if calls is not None and not isinstance(calls, list):
+            raise MalformedAnswerError
+        for call in calls or []:
+            self._slots.add(call)
+        if function := delta.get("function_call"):
+            self._slots.add({"index": 0, "function": function})
+
+    def _take_content(self, content: object) -> None:
+        if isinstance(content, str):
+            if content:
+                self._content.append(content)
+        elif isinstance(content, list):
+            for part in content:
+                self._take_part(part)
+        elif content is not None:
+            raise MalformedAnswerError
+
+    def _take_part(self, part: object) -> None:
+        """Content in parts, as some servers send it."""
+        if isinstance(part, str):
+            self._take_content(part)
+        elif isinstance(part, dict) and isinstance(part.get("text"), str):
+            self._take_content(part["text"])
+        elif isinstance(part, dict) and part.get("type") == "thinking":
+            self._reasoning.append(_thinking(part.get("thinking")))
+        else:
+            raise MalformedAnswerError
+
+
+def _thinking(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    parts = value if isinstance(value, list) else []
+    return "".join(part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))
+
+
+def _documents(text: str) -> list[object]:
+    """The JSON documents of one event: one, or one per line from servers that forget the blank line between events."""
+    try:
+        return [_parsed(text)]
+    except MalformedAnswerError:
+        lines = [line for line in text.split("\n") if line.strip()]
+        if len(lines) < 2:
+            raise
+        return [_parsed(line) for line in lines]
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise MalformedAnswerError from None
+
+
+def _finish_reason(reason: str | None, *, has_calls: bool, has_text: bool) -> FinishReason:
+    meant = _FINISH_REASONS.get(reason.lower(), "other") if reason else "stop"
+    if has_calls and meant == "stop":
+        return "tool_calls"
+    return "stop" if meant == "tool_calls" and not has_calls and has_text else meant
+
+
+def _text_of(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,164 @@
+"""Puts the pieces of streamed tool calls together, whatever the server does with `index` and `id` (SPEC L1).
+
+Servers leave either out, repeat it, give each call index 0, invent a new id per piece, repeat the name, or send whole
+calls at once. Where the pieces can't be told apart, that is a named failure, never a guess that could mix two calls.
+"""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from context.messages import arguments_object
+from context.replies import ReplyCall
+from providers.errors import MalformedAnswerError
+
+
+@dataclass(slots=True)
+class _Slot:
+    """One call while it is being received."""
+
+    index: int | None
+    id: str | None = None
+    name: str = ""
+    pieces: list[str] = field(default_factory=list)
+
+    @property
+    def arguments(self) -> str:
+        return "".join(self.pieces)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the arguments so far are a whole JSON object, so that a further piece belongs elsewhere."""
+        text = self.arguments
+        return text.rstrip().endswith("}") and arguments_object(text) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """One delta of `tool_calls`, read tolerantly."""
+
+    index: int | None
+    id: str | None
+    name: str
+    arguments: str
+
+
+class CallSlots:
+    """The calls of one answer."""
+
+    def __init__(self) -> None:
+        self._slots: list[_Slot] = []
+        self._by_index: dict[int, _Slot] = {}
+        self._last: _Slot | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._slots)
+
+    def add(self, delta: object) -> None:
+        """Take one delta. Raises MalformedAnswerError if it is no call or can't be told whose it is."""
+        piece = _read(delta)
+        slot = self._slot_for(piece)
+        slot.id = slot.id or piece.id
+        self._take_name(slot, piece)
+        if piece.arguments:
+            slot.pieces.append(piece.arguments)
+        self._last = slot
+
+    def calls(self) -> tuple[ReplyCall, ...]:
+        """The calls in ordinal order: by index where each has one, else as they appeared."""
+        slots = self._slots
+        if all(slot.index is not None for slot in slots):
+            slots = sorted(slots, key=lambda slot: slot.index or 0)
+        return tuple(ReplyCall(provider_id=slot.id, name=slot.name, arguments=slot.arguments) for slot in slots)
+
+    def _slot_for(self, piece: _Piece) -> _Slot:
+        if piece.index is not None:
+            known = self._by_index.get(piece.index) or self._unindexed(piece)
+        elif piece.id is not None:
+            known = next((slot for slot in reversed(self._slots) if slot.id == piece.id), None)
+            known = known or self._awaiting_its_id(piece)
+        else:
+            known = self._nameless_owner(piece)
+        if known is None or _begins_another(known, piece):
+            return self._open(piece)
+        return known
+
+    def _open(self, piece: _Piece) -> _Slot:
+        slot = _Slot(piece.index)
+        self._slots.append(slot)
+        if piece.index is not None:
+            self._by_index[piece.index] = slot
+        return slot
+
+    def _unindexed(self, piece: _Piece) -> _Slot | None:
+        """A call begun without an index whose id now comes with one."""
+        slot = next((s for s in self._slots if s.index is None and piece.id and s.id == piece.id), None)
+        if slot is not None and piece.index is not None:
+            slot.index = piece.index
+            self._by_index[piece.index] = slot
+        return slot
+
+    def _awaiting_its_id(self, piece: _Piece) -> _Slot | None:
+        """The last call, if it is still without an id and this piece brings nothing but one and arguments."""
+        last = self._last
+        return last if last is not None and last.id is None and not piece.name and not last.is_complete else None
+
+    def _nameless_owner(self, piece: _Piece) -> _Slot | None:
+        """The call that a piece without index and id continues."""
+        last = self._last
+        if piece.name:
+            repeats = last is not None and last.name == piece.name and last.pieces and not last.is_complete
+            return last if repeats else None
+        if piece.arguments and sum(not slot.is_complete for slot in self._slots) > 1:
+            raise MalformedAnswerError
+        return last
+
+    @staticmethod
+    def _take_name(slot: _Slot, piece: _Piece) -> None:
+        if not piece.name or piece.name == slot.name:
+            return
+        if slot.pieces and slot.name:
+            raise MalformedAnswerError
+        slot.name += piece.name
+
+
+def _begins_another(slot: _Slot, piece: _Piece) -> bool:
+    """Whether a piece that points to this call by index or id is the beginning of another one all the same."""
+    other_id = piece.id is not None and slot.id is not None and piece.id != slot.id
+    if other_id and piece.name:
+        return piece.name != slot.name or not slot.pieces or slot.is_complete
+    if piece.name and slot.name and piece.arguments and slot.is_complete:
+        return True
+    return bool(piece.name and slot.name and piece.name != slot.name and slot.is_complete)
+
+
+def _read(delta: object) -> _Piece:
+    if not isinstance(delta, dict):
+        raise MalformedAnswerError
+    function = delta.get("function")
+    function = function if isinstance(function, dict) else {}
+    name = function.get("name")
+    return _Piece(
+        index=_index(delta.get("index")),
+        id=_identifier(delta.get("id")),
+        name=name if isinstance(name, str) else "",
+        arguments=_arguments(function.get("arguments")),
+    )
+
+
+def _index(value: object) -> int | None:
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _identifier(value: object) -> str | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) and value else None
+
+
+def _arguments(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,210 @@
+"""Makes one attempt at a model call: sends a frozen body, reads the answer, returns it or fails by name (SPEC L1, L2).
+
+It never retries, never follows a redirect, and decides nothing about the answer. Known credentials are replaced in
+everything it returns (L6). How an answer is to be read is up to `reading`; what an error means, to `errors`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+
+import httpx
+from pydantic import SecretStr
+
+from context.errors import ModelCallError
+from context.replies import ModelReply
+from egress.credentials import Credentials
+from egress.errors import EgressError
+from providers import errors, redaction
+from providers.evidence import Evidence
+from providers.profiles import Profile
+from providers.reading import AnswerReader
+
+_LONGEST_ERROR_BODY = 256 << 10
+_GRACE_AFTER_DONE_S = 0.25
+"""After `[DONE]` the rest is waited for this long, so that the connection can be used again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTarget:
+    """Where a call goes. `idle_timeout_s` is the longest silence of the provider; comments count as signs of life."""
+
+    base_url: str
+    api_key: SecretStr | None
+    profile: Profile
+    idle_timeout_s: float = 300
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Sent with each request; a secret among them belongs into `other_secrets` too."""
+    other_secrets: tuple[SecretStr, ...] = ()
+    """Further credentials to replace in what comes back."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedCall:
+    """A complete answer and what is kept of it. `raw` is the answer as received, with credentials replaced."""
+
+    reply: ModelReply
+    raw: bytes
+    status: int
+    request_id: str | None
+    normalised: bool
+    """Whether the text was changed so that it encodes as UTF-8 (lone surrogates); `raw` still has the original."""
+
+
+class ChatClient:
+    """Calls chat-completions servers through the guarded client it is given, which it does not close."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+
+    async def complete(
+        self,
+        target: ModelTarget,
+        body: bytes,
+        *,
+        on_first_output: Callable[[], Awaitable[None]],
+        on_bytes: Callable[[], None],
+    ) -> CompletedCall:
+        """One attempt with exactly these bytes.
+
+        `on_first_output` runs once, beside the reading, when the first text, reasoning or call has come (SPEC S6); its
+        error ends the call. `on_bytes` is called at each piece from the network. Raises ModelCallError, and
+        BrokenStreamError if output had come. Cancellation closes the connection.
+        """
+        attempt = _Attempt(on_bytes)
+        credentials = _credentials(target)
+        async with Evidence(on_first_output) as evidence:
+            try:
+                async with self._opened(target, body) as response:
+                    await attempt.read(response, evidence)
+                reply = attempt.reply(evidence)
+            except ModelCallError as failure:
+                await evidence.settled()
+                raise attempt.failure(failure, credentials) from None
+            await evidence.settled()
+        return CompletedCall(
+            reply=redaction.reply_without(credentials, reply),
+            raw=redaction.raw_without(credentials, attempt.raw, reply),
+            status=response.status_code,
+            request_id=response.headers.get("x-request-id") or reply.provider_request_id,
+            normalised=attempt.is_normalised,
+        )
+
+    @asynccontextmanager
+    async def _opened(self, target: ModelTarget, body: bytes) -> AsyncIterator[httpx.Response]:
+        timeout = self._http.timeout
+        with _failures_named():
+            async with self._http.stream(
+                "POST",
+                target.base_url.rstrip("/") + "/chat/completions",
+                content=body,
+                headers=_headers(target),
+                timeout=httpx.Timeout(
+                    connect=timeout.connect, read=target.idle_timeout_s, write=timeout.write, pool=timeout.pool
+                ),
+                follow_redirects=False,
+            ) as response:
+                if not response.is_success:
+                    raise errors.classify(response.status_code, response.headers, await _beginning(response))
+                yield response
+
+
+class _Attempt:
+    """What one attempt has received."""
+
+    def __init__(self, on_bytes: Callable[[], None]) -> None:
+        self._on_bytes = on_bytes
+        self._reader = AnswerReader()
+        self._pieces: list[bytes] = []
+
+    @property
+    def raw(self) -> bytes:
+        return b"".join(self._pieces)
+
+    @property
+    def is_normalised(self) -> bool:
+        return self._reader.is_normalised
+
+    async def read(self, response: httpx.Response, evidence: Evidence) -> None:
+        """Read until the server says that it is done, or to the end."""
+        pieces = response.aiter_raw()
+        try:
+            async for piece in pieces:
+                self._take(piece, evidence)
+                if self._reader.is_done:
+                    await self._take_rest(pieces)
+                    return
+        except httpx.TransportError:
+            # What breaks after the finish reason takes nothing away from the answer.
+            if not self._reader.is_complete:
+                raise
+
+    def reply(self, evidence: Evidence) -> ModelReply:
+        """The complete answer; raises a ModelCallError by name if it isn't one."""
+        reply = self._reader.finish()
+        if self._reader.has_output:
+            evidence.begin()  # an answer in one body shows its first output only now
+        return reply
+
+    def failure(self, cause: ModelCallError, credentials: Credentials) -> ModelCallError:
+        """The error of this attempt: with a fragment, if output had come."""
+        if not self._reader.has_output:
+            return cause
+        fragment = self._reader.fragment()
+        return errors.BrokenStreamError(
+            cause,
+            fragment=redaction.reply_without(credentials, fragment) if fragment else None,
+            raw=redaction.raw_without(credentials, self.raw, fragment),
+        )
+
+    def _take(self, piece: bytes, evidence: Evidence) -> None:
+        self._on_bytes()
+        self._pieces.append(piece)
+        self._reader.feed(piece)
+        if self._reader.has_output:
+            evidence.begin()
+        evidence.check()
+
+    async def _take_rest(self, pieces: AsyncIterator[bytes]) -> None:
+        try:
+            async with asyncio.timeout(_GRACE_AFTER_DONE_S):
+                async for piece in pieces:
+                    self._pieces.append(piece)
+        except TimeoutError:
+            return  # the server keeps the connection open; it will not be used again
+
+
+@contextmanager
+def _failures_named() -> Iterator[None]:
+    """Turns what the guard and the network raise into errors by name, without their texts (SPEC Y6)."""
+    try:
+        yield
+    except (EgressError, httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError):
+        raise errors.EndpointRefusedError("model_rejected", retryable=False) from None
+    except httpx.TransportError:
+        raise errors.unreachable() from None
+
+
+async def _beginning(response: httpx.Response) -> bytes:
+    """The first part of an error's body; the connection is closed after it."""
+    body = b""
+    async for piece in response.aiter_raw():
+        body += piece
+        if len(body) >= _LONGEST_ERROR_BODY:
+            break
+    return body[:_LONGEST_ERROR_BODY]
+
+
+def _headers(target: ModelTarget) -> dict[str, str]:
+    headers = {"content-type": "application/json", "accept": "text/event-stream, application/json", **target.headers}
+    if target.api_key is not None:
+        headers["authorization"] = f"Bearer {target.api_key.get_secret_value()}"
+    if not all(value.isascii() and value.isprintable() for value in headers.values()):
+        raise ModelCallError("model_auth", retryable=False)
+    return headers
+
+
+def _credentials(target: ModelTarget) -> Credentials:
+    secrets = [target.api_key] if target.api_key is not None else []
+    return Credentials(secret.get_secret_value() for secret in (*secrets, *target.other_secrets))

@@ -1,0 +1,137 @@
+"""Says what a failed model call means (SPEC L2, B7): its reason, whether a repeat can help, and how long to wait.
+
+Providers word the same failure in many ways and places; all of that is known here and nowhere else. The provider's own
+text is looked at, never kept: errors carry a reason, a status and numbers (Y6).
+"""
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from context.errors import ModelCallError
+from context.replies import ModelReply
+from egress.limits import REDIRECTS
+from providers import failure_shapes
+from providers.failure_shapes import Complaint
+
+RETRYABLE_CLIENT_STATUSES = frozenset({408, 409, 425, 429})
+
+
+class RedirectRefusedError(ModelCallError):
+    """The provider answered with a redirect. It is never followed, since that could take the key elsewhere."""
+
+    sentence = "The model's address answered with a redirect, which is refused; give the final address as base_url."
+
+
+class EndpointRefusedError(ModelCallError):
+    """The guarded client does not reach this address, or its answer broke the guard's bounds."""
+
+    sentence = "The model's address or its answer is not allowed by the outbound guard."
+
+
+class MalformedAnswerError(ModelCallError):
+    """The provider answered with something that is no chat completion."""
+
+    sentence = "The model's answer could not be read."
+
+    def __init__(self, status: int = 0) -> None:
+        super().__init__("model_unavailable", retryable=True, status=status)
+
+
+class IncompleteAnswerError(ModelCallError):
+    """The answer ended before the provider said that it was complete (SPEC A5)."""
+
+    sentence = "The model's answer broke off."
+
+    def __init__(self, status: int = 0) -> None:
+        super().__init__("model_unavailable", retryable=True, status=status)
+
+
+class BrokenStreamError(ModelCallError):
+    """An attempt that failed after output had come. What came is kept as a fragment and never used as an answer.
+
+    `cause` tells the posture; `fragment` is what was understood, None if nothing; `raw` the bytes, without credentials.
+    """
+
+    sentence = "The model's answer failed after its first output."
+
+    def __init__(self, cause: ModelCallError, *, fragment: ModelReply | None, raw: bytes) -> None:
+        super().__init__(
+            cause.reason, retryable=cause.retryable, status=cause.status, retry_after_s=cause.retry_after_s
+        )
+        self.fragment = fragment
+        self.raw = raw
+
+
+def classify(status: int, headers: Mapping[str, str], body: bytes, *, now: datetime | None = None) -> ModelCallError:
+    """The error of an HTTP answer that is not a success. `headers` are looked up in lower case."""
+    if 300 <= status < 400:
+        return _redirect_or_rejection(status)
+    return _verdict(status, failure_shapes.complaint_in(body), retry_after(headers, now=now))
+
+
+def classify_embedded(error: object, *, status: int = 200) -> ModelCallError:
+    """The error of an error object inside a body or stream that began as a success (SPEC L1)."""
+    complaint = failure_shapes.complaint_of(error)
+    embedded = complaint.embedded_status
+    meant = embedded or (400 if failure_shapes.is_callers_fault(complaint) else 500)
+    verdict = _verdict(meant, complaint, None)
+    return ModelCallError(verdict.reason, retryable=verdict.retryable, status=embedded or status)
+
+
+def unreachable() -> ModelCallError:
+    """The error of a connection that failed or stayed silent too long."""
+    return ModelCallError("model_unavailable", retryable=True)
+
+
+def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
+    """Seconds the provider asked to wait, from `retry-after-ms`, or `retry-after` as seconds or date.
+
+    None for no wish, a negative or impossible one, and for zero: the default back-off is kinder than no wait.
+    """
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    wish = headers.get("retry-after")
+    seconds = _number(wish)
+    return seconds if seconds is not None else _seconds_until(wish, now or datetime.now(UTC))
+
+
+def _verdict(status: int, complaint: Complaint, retry_after_s: float | None) -> ModelCallError:
+    """Reasons in order of certainty: what the text says for sure goes before what the status suggests."""
+    if failure_shapes.is_overflow(status, complaint):
+        return ModelCallError("context_length", retryable=False, status=status)
+    if status == 402 or failure_shapes.is_quota(complaint):
+        return ModelCallError("model_quota", retryable=False, status=status)
+    if status < 500 and failure_shapes.is_refused_content(complaint):
+        return ModelCallError("content_filtered", retryable=False, status=status)
+    if status in (401, 403) or failure_shapes.is_auth(complaint):
+        return ModelCallError("model_auth", retryable=False, status=status)
+    if status >= 500 or status in RETRYABLE_CLIENT_STATUSES:
+        return ModelCallError("model_unavailable", retryable=True, status=status, retry_after_s=retry_after_s)
+    return ModelCallError("model_rejected", retryable=False, status=status)
+
+
+def _redirect_or_rejection(status: int) -> ModelCallError:
+    kind = RedirectRefusedError if status in REDIRECTS else ModelCallError
+    return kind("model_rejected", retryable=False, status=status)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value > 0 else None
+
+
+def _seconds_until(text: str | None, now: datetime) -> float | None:
+    try:
+        moment = parsedate_to_datetime(text or "")
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    seconds = (moment - now).total_seconds()
+    return seconds if seconds > 0 else None

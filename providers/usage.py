@@ -1,0 +1,42 @@
+"""Reads the tokens a provider reports (SPEC L5). What it does not say, or says impossibly, is unknown, never zero."""
+
+import math
+from typing import Any
+
+from context.replies import Usage
+
+
+def read_usage(value: object, *, before: Usage) -> Usage:
+    """The usage after a `usage` field: the newest report wins, one that says nothing changes nothing.
+
+    No request has zero input tokens, so a report of zeros is a server that does not count.
+    """
+    if not isinstance(value, dict):
+        return before
+    read = value.get("prompt_tokens"), value.get("completion_tokens")
+    input_tokens = _count(read[0]) or None
+    output_tokens = _count(read[1])
+    if input_tokens is None and not output_tokens:
+        return before
+    return Usage(
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cached_tokens=_cached(value),
+        reasoning_tokens=_detail(value, "completion_tokens_details", "reasoning_tokens"),
+    )
+
+
+def _cached(value: dict[str, Any]) -> int | None:
+    detailed = _detail(value, "prompt_tokens_details", "cached_tokens")
+    return detailed if detailed is not None else _count(value.get("prompt_cache_hit_tokens"))
+
+
+def _detail(value: dict[str, Any], group: str, key: str) -> int | None:
+    details = value.get(group)
+    return _count(details.get(key)) if isinstance(details, dict) else None
+
+
+def _count(value: object) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if math.isfinite(value) and value >= 0 and value == int(value) else None
