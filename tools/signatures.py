@@ -116,7 +116,8 @@ def _schema(model: type[BaseModel], entry: str) -> dict[str, Any]:
     except PydanticUserError:
         problem = f"The Python tool '{entry}' has a parameter whose type has no JSON form."
         raise ConfigurationInvalidError(problem) from None
-    schema.pop("title", None)
+    for part in (schema, *schema.get("$defs", {}).values()):
+        part.pop("title", None)
     return schema
 
 

@@ -1,0 +1,3 @@
+"""A module whose import fails, with words that must not travel."""
+
+raise RuntimeError("MARK-import")
