@@ -17,6 +17,8 @@ from rich.table import Table
 
 from context.errors import AgentLoomError
 
+PIPE_WIDTH = 240
+
 
 class ExitCode(IntEnum):
     """How a command ended (SPEC 17)."""
@@ -41,8 +43,8 @@ class CommandError(AgentLoomError):
 
 
 def data_console() -> Console:
-    """Standard output, for tables."""
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    """Standard output, for tables; wide where it is no terminal, so that lines stay whole for other programs."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
 def note_console() -> Console:

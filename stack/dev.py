@@ -126,7 +126,6 @@ class DevStack:
 
     async def _prepare_database(self) -> None:
         from storage.bootstrap import ensure_dev_user
-
         from storage.migrate import upgrade
 
         if self._servers.postgres:
@@ -252,7 +251,7 @@ async def answers_ready(api_url: str) -> bool:
     async with httpx.AsyncClient(trust_env=False, timeout=5) as client:
         try:
             return (await client.get(f"{api_url}/readyz")).status_code == 200
-        except httpx.HTTPError:
+        except (httpx.HTTPError, httpx.InvalidURL):
             return False
 
 

@@ -1,0 +1,57 @@
+"""`agentloom doctor`: looks at every part of a stack and says, for each that fails, which command mends it."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli.output import ExitCode, print_json, print_table, progress
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(doctor)
+
+
+def doctor(
+    data_dir: Annotated[Path, typer.Option(help="Data folder of the stack, if the environment names none.")] = Path(
+        ".agentloom"
+    ),
+    model_url: Annotated[
+        str | None, typer.Option(help="Address of a model API to look at besides those of the published agents.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+) -> int:
+    """Check Python, PostgreSQL and its schema, Temporal, the worker, ports, API and model endpoints."""
+    from stack.checks import examine
+
+    with progress("looking at every part"):
+        findings = asyncio.run(examine(data_dir, model_url=model_url))
+    if json:
+        print_json({"ok": not any(map(_is_broken, findings)), "checks": [_as_json(finding) for finding in findings]})
+    else:
+        _show(findings)
+    return ExitCode.NOT_REACHABLE if any(map(_is_broken, findings)) else ExitCode.DONE
+
+
+def _is_broken(finding: Any) -> bool:
+    from stack.checks import Broken
+
+    return isinstance(finding, Broken)
+
+
+def _as_json(finding: Any) -> dict[str, Any]:
+    return {"state": type(finding).__name__.lower(), **asdict(finding)}
+
+
+def _show(findings: Iterable[Any]) -> None:
+    marks = {"Sound": "ok", "Broken": "FAILED", "Skipped": "-"}
+    rows = []
+    for finding in findings:
+        rows.append((marks[type(finding).__name__], finding.part, finding.detail))
+        if _is_broken(finding):
+            rows.append(("", "", f"→ {finding.mend}"))
+    print_table(("", "part", "what was found"), rows)

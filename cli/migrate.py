@@ -1,0 +1,44 @@
+"""`agentloom migrate`: brings the database to the schema of this code."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from cli.output import print_json, print_lines
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(migrate)
+
+
+def migrate(json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False) -> None:
+    """Bring the database at DATABASE_URL to the newest schema; fine to repeat, and to run twice at once."""
+    from settings import load_database_settings
+
+    url = load_database_settings().database_url.get_secret_value()
+    before, after = asyncio.run(_migrate(url))
+    if json:
+        print_json({"before": before, "after": after})
+    elif before == after:
+        print_lines([f"The schema is at {after}, the newest."])
+    else:
+        print_lines([f"The schema went from {before or 'nothing'} to {after}."])
+
+
+async def _migrate(url: str) -> tuple[str | None, str]:
+    from cli.output import CommandError, ExitCode
+    from stack import postgres
+    from storage.migrate import revision, upgrade
+
+    if reason := await postgres.problem(url, timeout_s=10):
+        raise CommandError(
+            "The database can't be used.",
+            why=reason,
+            mend="Start that server or correct DATABASE_URL, then: agentloom migrate",
+            exit_code=ExitCode.NOT_REACHABLE,
+        )
+    before, after = await revision(url)
+    await upgrade(url)
+    return before, after

@@ -1,0 +1,191 @@
+"""The examination behind `agentloom doctor`: each part is sound, broken with the command that mends it, or skipped.
+
+A check reads only; it starts, changes and repairs nothing. No finding holds a password or a key.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import httpx
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from egress.addresses import PrivateAddresses
+from egress.client import build_client
+from egress.errors import EgressError
+from stack import postgres, temporal
+from stack.binaries import OLDEST_MAJOR
+from stack.dev import DevOptions, answers_ready
+from stack.ports import is_free
+from stack.whereabouts import Whereabouts, find
+
+START = "agentloom dev"
+
+
+@dataclass(frozen=True)
+class Sound:
+    """This part is as it should be."""
+
+    part: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Broken:
+    """This part does not work; `mend` is the command to try."""
+
+    part: str
+    detail: str
+    mend: str
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Could not or need not be looked at."""
+
+    part: str
+    detail: str
+
+
+Finding = Sound | Broken | Skipped
+
+
+async def examine(data_dir: Path, *, model_url: str | None = None) -> list[Finding]:
+    """Look at every part of the stack that the environment names or that runs on the folder (SPEC 17)."""
+    place = find(data_dir)
+    findings: list[Finding] = [check_python()]
+    findings += await check_database(place.database_url)
+    findings += await check_temporal(place)
+    findings.append(await check_api(place.api_url))
+    findings.append(check_ports(DevOptions(), is_running=place.api_url is not None))
+    findings += await check_models(place, model_url)
+    return findings
+
+
+def check_python(version_info: tuple[int, ...] = sys.version_info[:3]) -> Finding:
+    """Python 3.11 or newer, as the packages need it."""
+    version = ".".join(map(str, version_info))
+    if version_info < (3, 11):
+        return Broken("Python", f"{version} is too old; 3.11 or newer is needed", "make install PYTHON=python3.11")
+    return Sound("Python", version)
+
+
+async def check_database(url: str | None) -> list[Finding]:
+    """PostgreSQL answers, is new enough, and has the schema of this code."""
+    if url is None:
+        return [Broken("PostgreSQL", "none is named by DATABASE_URL, and no stack runs in this folder", START)]
+    if reason := await postgres.problem(url):
+        return [Broken("PostgreSQL", reason, f"{START}  (or start the server that DATABASE_URL names)")]
+    connection = await asyncpg.connect(url)
+    try:
+        major = connection.get_server_version().major
+    finally:
+        await connection.close()
+    if major < OLDEST_MAJOR:
+        return [Broken("PostgreSQL", f"version {major}; {OLDEST_MAJOR} or later is needed", "unset DATABASE_URL")]
+    return [Sound("PostgreSQL", f"version {major} answers"), await _check_schema(url)]
+
+
+async def _check_schema(url: str) -> Finding:
+    from storage.migrate import revision
+
+    current, newest = await revision(url)
+    if current != newest:
+        return Broken("schema", f"at {current or 'nothing'}, this code needs {newest}", "agentloom migrate")
+    return Sound("schema", f"at {newest}, the newest")
+
+
+async def check_temporal(place: Whereabouts) -> list[Finding]:
+    """Temporal answers, knows our search attributes, and a worker polls the task queue."""
+    if not place.temporal_from_environment and place.temporal_address is None:
+        why = "none is named by TEMPORAL_ADDRESS, and no stack runs in this folder"
+        return [Broken("Temporal", why, START), Skipped("worker", "needs Temporal")]
+    try:
+        client = await place.temporal_client()
+        missing = await temporal.missing_search_attributes(client)
+        return [_judge_attributes(missing, client), await _check_worker(client, place.task_queue)]
+    except (RPCError, RuntimeError):
+        why = f"nothing healthy answers at {place.temporal_address or 'the configured address'}"
+        mend = f"{START}  (or start the server that TEMPORAL_ADDRESS names)"
+        return [Broken("Temporal", why, mend), Skipped("worker", "needs Temporal")]
+
+
+def _judge_attributes(missing: tuple[str, ...], client: Client) -> Finding:
+    address = client.service_client.config.target_host
+    if not missing:
+        return Sound("Temporal", f"{address} answers and knows the search attributes")
+    flags = " ".join(f"--name {name} --type Keyword" for name in missing)
+    mend = f"temporal operator search-attribute create {flags} --namespace {client.namespace}"
+    return Broken("Temporal", f"{address} lacks search attributes: {', '.join(missing)}", mend)
+
+
+async def _check_worker(client: Client, task_queue: str) -> Finding:
+    if await temporal.is_polled(client, task_queue):
+        return Sound("worker", f"polls the task queue {task_queue}")
+    return Broken("worker", f"none polls the task queue {task_queue}", f"python -m worker  (or: {START})")
+
+
+async def check_api(url: str | None) -> Finding:
+    """The API says that it is ready."""
+    if url is None:
+        return Broken("API", "none is named by AGENTLOOM_API, and no stack runs in this folder", START)
+    if await answers_ready(url):
+        return Sound("API", f"{url} is ready")
+    return Broken("API", f"{url} does not say that it is ready", f"{START}  (or: python -m api)")
+
+
+def check_ports(options: DevOptions, *, is_running: bool) -> Finding:
+    """The ports a stack would take are free, unless one is running."""
+    if is_running:
+        return Skipped("ports", "a stack is running")
+    wanted = {
+        "--api-port": options.api_port,
+        "--temporal-port": options.temporal_port,
+        "--ui-port": options.ui_port,
+        "--pg-port": options.pg_port,
+    }
+    if taken := {option: port for option, port in wanted.items() if not is_free(port)}:
+        ports = ", ".join(map(str, taken.values()))
+        return Broken("ports", f"in use by other programs: {ports}", f"{START} {' '.join(f'{o} 0' for o in taken)}")
+    return Sound("ports", f"free: {', '.join(map(str, wanted.values()))}")
+
+
+async def check_models(place: Whereabouts, model_url: str | None) -> list[Finding]:
+    """Every model address that a published agent names, and the one asked for, answers HTTP at all."""
+    addresses = {model_url} if model_url else set()
+    if place.api_url and place.api_key:
+        addresses |= await _addresses_of_agents(place.api_url, place.api_key)
+    if not addresses:
+        return [Skipped("model", "no agent uses a model outside this machine; the demo model needs no key")]
+    return [await _check_model(address) for address in sorted(addresses)]
+
+
+async def _addresses_of_agents(api_url: str, api_key: str) -> set[str]:
+    headers = {"Authorization": f"Bearer {api_key}"}
+    async with httpx.AsyncClient(trust_env=False, timeout=5, base_url=f"{api_url}/api/v1", headers=headers) as client:
+        try:
+            agents = (await client.get("/agents")).raise_for_status().json()["items"]
+            ids = [agent["release_id"] for agent in agents if agent.get("release_id")]
+            releases = [(await client.get(f"/releases/{number}")).raise_for_status().json() for number in ids]
+        except (httpx.HTTPError, KeyError):
+            return set()
+    return {url for release in releases if (url := _base_url(release))}
+
+
+def _base_url(release: dict[str, Any]) -> str | None:
+    url = release.get("base_url")
+    return url if isinstance(url, str) else None
+
+
+async def _check_model(address: str) -> Finding:
+    private: PrivateAddresses = "all"  # a person asks from their own machine
+    async with build_client(private_addresses=private) as client:
+        try:
+            answer = await client.get(address)
+        except (httpx.HTTPError, httpx.InvalidURL, EgressError):
+            mend = f"curl -I {address}  (then correct model.base_url and publish again)"
+            return Broken("model", f"{address} does not answer", mend)
+    return Sound("model", f"{address} answers (HTTP {answer.status_code})")
