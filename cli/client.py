@@ -1,48 +1,83 @@
 """The command line's side of the HTTP API: where it is, how to call it, and how to follow a Run's events.
 
-Raises `ApiUnreachableError` or `ApiRefusedError`; nothing is printed here.
+Every failure is a `CommandError` that says what to do next; nothing is printed here.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from uuid import UUID
 
 import httpx
 from httpx_sse import EventSource, SSEError
 
+from cli.output import CommandError, ExitCode
 from settings import load_client_settings
 
 DEV_FILE = Path(".agentloom/dev.json")
 PREFIX = "/api/v1"
 RECONNECT_WITHIN_S = 30.0
+T = TypeVar("T")
+
 READ_TIMEOUT_S = 75.0  # longer than the API's longest poll and its keep-alive comments
 
 
-class ApiNotConfiguredError(Exception):
+class ApiNotConfiguredError(CommandError):
     """Neither the environment nor a running `agentloom dev` says where the API is."""
 
+    def __init__(self) -> None:
+        super().__init__(
+            "There is no AgentLoom to talk to.",
+            why=f"AGENTLOOM_API is not set, and no agentloom dev runs in this folder (no {DEV_FILE}).",
+            mend="agentloom dev",
+            exit_code=ExitCode.NOT_REACHABLE,
+        )
 
-class ApiUnreachableError(Exception):
+
+class ApiUnreachableError(CommandError):
     """The API does not answer at the address."""
 
     def __init__(self, address: str) -> None:
-        super().__init__(address)
-        self.address = address
+        super().__init__(
+            f"AgentLoom does not answer at {address}.", mend="agentloom doctor", exit_code=ExitCode.NOT_REACHABLE
+        )
 
 
-class ApiRefusedError(Exception):
+class ApiRefusedError(CommandError):
     """The API answered with a problem document."""
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         self.status = status
-        self.code = str(problem.get("code", "INTERNAL"))
-        self.detail = str(problem.get("detail") or f"HTTP status {status}")
         self.problem = problem
-        super().__init__(self.code)
+        self.refusal = str(problem.get("code", "INTERNAL"))
+        title = str(problem.get("title") or f"The API answered with HTTP status {status}.")
+        detail = str(problem.get("detail") or "")
+        super().__init__(
+            title,
+            why=f"{self.refusal}: {detail}" if detail and detail != title else self.refusal,
+            mend=_next_command(self.refusal, problem),
+            exit_code=ExitCode.NOT_REACHABLE if status == 503 else ExitCode.REFUSED,
+        )
+
+
+def _next_command(code: str, problem: Mapping[str, Any]) -> str:
+    """The command that helps after a refusal, or nothing."""
+    match code:
+        case "RUN_ACTIVE":
+            return f"agentloom watch {problem.get('run_id', 'RUN')}   (or: agentloom say …, agentloom stop …)"
+        case "RUN_NOT_ACTIVE":
+            return "agentloom ask --session SESSION …"
+        case "SESSION_ARCHIVED":
+            return "agentloom sessions unarchive SESSION"
+        case "UNAUTHENTICATED":
+            return "export AGENTLOOM_API_KEY=al_…   (an admin makes one: agentloom keys create)"
+        case "UNAVAILABLE":
+            return "agentloom doctor"
+        case _:
+            return ""
 
 
 @dataclass(frozen=True)
@@ -106,6 +141,15 @@ class Api:
         """Send a body without its None fields."""
         return await self._call("POST", path, json=_given(body or {}))
 
+    async def post_again(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Send a body that has a client key: a lost answer is asked for again, for a while."""
+        for pause in (0.2, 0.5, 1.0, 2.0, 4.0):
+            try:
+                return await self.post(path, body)
+            except ApiUnreachableError:
+                await asyncio.sleep(pause)
+        return await self.post(path, body)
+
     async def patch(self, path: str, body: Mapping[str, Any]) -> Any:
         return await self._call("PATCH", path, json=_given(body))
 
@@ -139,7 +183,7 @@ class Api:
                     after = event["run_seq"]
                     yield event
                 return
-            except (httpx.TransportError, SSEError, ApiUnreachableError, ApiRefusedError) as error:
+            except (httpx.TransportError, SSEError, ApiRefusedError) as error:
                 if isinstance(error, ApiRefusedError) and error.status < 500:
                     raise
                 failing_since = failing_since or clock()
@@ -164,6 +208,16 @@ class Api:
         if answer.status_code >= 400:
             raise _refusal(answer)
         return answer.json() if answer.content else None
+
+
+def call_api(work: Callable[[Api], Awaitable[T]]) -> T:
+    """Run a command's work against the API of `find_target`."""
+
+    async def connected() -> T:
+        async with Api(find_target()) as api:
+            return await work(api)
+
+    return asyncio.run(connected())
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,146 @@
+"""`ask`, `say`, `stop` and `resume`: what a person does to a Run, and the waiting for its end."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
+
+import typer
+
+from cli.output import CommandError, print_error, print_json, print_lines
+
+if TYPE_CHECKING:
+    from cli.client import Api
+
+Text = Annotated[str | None, typer.Argument(help="The text; '-' reads it from standard input.", show_default=False)]
+File = Annotated[Path | None, typer.Option("--file", "-f", help="File that holds the text; '-' is standard input.")]
+RunId = Annotated[str, typer.Argument(help="Id of the Run.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Return as soon as the text is accepted.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(ask)
+    app.command()(say)
+    app.command()(stop)
+    app.command()(resume)
+
+
+def ask(
+    text: Text = None,
+    agent: Annotated[str | None, typer.Option(help="Open a session with this agent.")] = None,
+    session: Annotated[str | None, typer.Option(help="Go on in this session.")] = None,
+    file: File = None,
+    no_wait: NoWait = False,
+    json: AsJson = False,
+) -> int:
+    """Ask a question and wait for the answer, which goes to standard output; progress goes to standard error."""
+    from cli.client import call_api
+    from cli.texts import needed_text
+
+    if (agent is None) == (session is None):
+        raise CommandError("Say whom to ask: --agent NAME or --session ID.", mend="agentloom sessions list")
+    question = needed_text(text, file, command=f"ask {'--agent NAME' if agent else '--session ID'}")
+
+    async def work(api: "Api") -> int:
+        session_id = session or (await api.post("/sessions", {"agent": agent}))["session_id"]
+        accepted = await _send(api, session_id, question, mode="question")
+        return await _outcome(api, accepted | {"session_id": session_id}, no_wait=no_wait, as_json=json)
+
+    return call_api(work)
+
+
+def say(
+    text: Text = None,
+    session: Annotated[str | None, typer.Option(help="Session whose active Run gets the text.")] = None,
+    run: Annotated[str | None, typer.Option(help="A Run of that session, instead of --session.")] = None,
+    file: File = None,
+    json: AsJson = False,
+) -> int:
+    """Add something to the Run that is active now (a supplement)."""
+    from cli.client import call_api
+    from cli.texts import needed_text
+
+    if (session is None) == (run is None):
+        raise CommandError("Say where: --session ID or --run ID.", mend="agentloom sessions list")
+    supplement = needed_text(text, file, command="say --session ID")
+
+    async def work(api: "Api") -> dict[str, Any]:
+        session_id = session or (await api.run(str(run)))["session_id"]
+        return await _send(api, session_id, supplement, mode="supplement")
+
+    accepted = call_api(work)
+    if json:
+        print_json(accepted)
+    else:
+        print_lines([f"input {accepted['input_seq']} of run {accepted['run_id']}: {accepted['state']}"])
+    return 0
+
+
+def stop(run: RunId, json: AsJson = False) -> int:
+    """Stop a Run: nothing new starts, and it ends as stopped."""
+    from cli.client import call_api
+
+    async def work(api: "Api") -> dict[str, Any]:
+        await api.post(f"/runs/{run}/stop")
+        ended: dict[str, Any] = await api.get(f"/runs/{run}", wait_s=10)
+        return ended
+
+    ended = call_api(work)
+    if json:
+        print_json(ended)
+    else:
+        print_lines([f"run {run} {ended['status']}"])
+    return 0
+
+
+def resume(run: RunId, text: Text = None, file: File = None, no_wait: NoWait = False, json: AsJson = False) -> int:
+    """Let a failed or stopped Run go on, optionally with something to add."""
+    from cli.client import call_api
+    from cli.texts import given_text
+
+    supplement = given_text(text, file)
+
+    async def work(api: "Api") -> int:
+        before = await api.run(run)
+        resumed = await api.post(f"/runs/{run}/resume", {"text": supplement})
+        place = {"run_id": run, "session_id": before["session_id"], "after": before["event_head"]}
+        return await _outcome(api, resumed | place, no_wait=no_wait, as_json=json)
+
+    return call_api(work)
+
+
+async def _send(api: "Api", session_id: str, text: str, *, mode: str) -> dict[str, Any]:
+    """Send an input under a client key, so that a lost answer can be asked for again without a second input."""
+    body = {"text": text, "mode": mode, "client_key": str(uuid4())}
+    accepted: dict[str, Any] = await api.post_again(f"/sessions/{session_id}/inputs", body)
+    return accepted
+
+
+async def _outcome(api: "Api", begun: Mapping[str, Any], *, no_wait: bool, as_json: bool) -> int:
+    """Print what was begun, or wait for the end and print that."""
+    from cli.following import exit_code, follow
+
+    if no_wait:
+        if as_json:
+            print_json(begun)
+        else:
+            print_lines([f"run {begun['run_id']} in session {begun['session_id']}"])
+        return 0
+    run = await follow(api, str(begun["run_id"]), after=begun.get("after", 0), quiet=as_json)
+    say_outcome(run, as_json=as_json)
+    return exit_code(run)
+
+
+def say_outcome(run: Mapping[str, Any], *, as_json: bool) -> None:
+    """The answer on standard output, or why there is none on standard error."""
+    from cli.following import SUCCEEDED, ending, next_after
+
+    if as_json:
+        print_json(run)
+        return
+    if run["answer"]:
+        print_lines([run["answer"]])
+    if run["status"] != SUCCEEDED:
+        print_error(ending(run), mend=next_after(run) or "")

@@ -1,0 +1,76 @@
+"""Following a Run for a person: each event as a short line on standard error, then how it ended.
+
+Lines hold numbers and names; the answer itself goes to standard output and is printed by the command.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from cli.client import Api
+from cli.output import ExitCode, note
+
+SUCCEEDED = "succeeded"
+
+
+async def follow(api: Api, run_id: str, *, after: int = 0, quiet: bool = False) -> dict[str, Any]:
+    """Wait until the Run has ended, noting its progress; the Run as it ended."""
+    async for event in api.events(run_id, after=after):
+        if not quiet and (line := describe(event, await _tool_names(api, run_id, event))):
+            note(line)
+    return await api.run(run_id)
+
+
+async def _tool_names(api: Api, run_id: str, event: Mapping[str, Any]) -> list[str]:
+    """Names of the tools that a batch calls; events hold none."""
+    if event["type"] != "tools_started":
+        return []
+    operations = await api.pages(f"/runs/{run_id}/operations", limit=200)
+    return [one["name"] for one in operations if one["purpose"] == "tool" and one["loop"] == event.get("loop")]
+
+
+def describe(event: Mapping[str, Any], tool_names: list[str]) -> str | None:
+    """One line for an event, or None for one that says nothing new to a person."""
+    match event["type"]:
+        case "run_started":
+            again = "" if event.get("execution_no", 1) == 1 else f" again (execution {event['execution_no']})"
+            return f"started{again}"
+        case "context_build":
+            return f"loop {event['loop']}: request of {gauge(event['estimated'], event['input_limit'])}"
+        case "tools_started":
+            return f"loop {event['loop']}: tools {', '.join(tool_names) or event.get('count', '')}"
+        case "input_delivered":
+            return f"input {event.get('input_seq', '')} reached the model".replace("  ", " ")
+        case "compaction_started":
+            return "compacting the context"
+        case "compaction_finished":
+            return "context compacted"
+        case "run_ended":
+            return f"ended: {event.get('end_reason') or event.get('status')}"
+        case _:
+            return None
+
+
+def gauge(used: int, limit: int, *, width: int = 20) -> str:
+    """How full a budget is, as a bar and in numbers."""
+    share = used / limit if limit > 0 else 1.0
+    filled = min(width, max(0, round(share * width)))
+    return f"[{'#' * filled}{'.' * (width - filled)}] {used}/{limit} tokens ({share:.0%})"
+
+
+def ending(run: Mapping[str, Any]) -> str:
+    """How a Run that did not succeed ended, and why."""
+    error = run.get("error") or {}
+    reason = f": {error['message']} ({error['code']})" if error else f" ({run['end_reason']})"
+    return f"run {run['run_id']} {run['status']}{reason}"
+
+
+def exit_code(run: Mapping[str, Any]) -> int:
+    """0 for a Run that succeeded, 1 for every other end."""
+    return ExitCode.DONE if run["status"] == SUCCEEDED else ExitCode.ENDED_OTHERWISE
+
+
+def next_after(run: Mapping[str, Any]) -> str | None:
+    """The command that helps after a Run that did not succeed."""
+    if run["status"] in ("failed", "stopped"):
+        return f"agentloom resume {run['run_id']}"
+    return None if run["status"] == SUCCEEDED else f"agentloom show run {run['run_id']}"

@@ -1,0 +1,150 @@
+"""`agentloom show …`: what a Run did, what each request contained, and the request itself."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.output import CommandError, note, print_json, print_lines, print_table
+
+if TYPE_CHECKING:
+    from cli.client import Api
+
+RunId = Annotated[str, typer.Argument(help="Id of a Run.")]
+RunOrOperation = Annotated[str, typer.Argument(help="Id of an Operation, or of a Run for its last model call.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group of commands."""
+    group = typer.Typer(
+        help="Show a Run, its requests and its Operations.", no_args_is_help=True, rich_markup_mode=None
+    )
+    group.command()(run)
+    group.command()(operations)
+    group.command()(manifest)
+    group.command()(request)
+    group.command()(view)
+    app.add_typer(group, name="show")
+
+
+def run(run: RunId, json: AsJson = False) -> int:
+    """Show how a Run stands, with its answer."""
+    from cli.client import call_api
+
+    found = call_api(lambda api: api.run(run))
+    if json:
+        print_json(found)
+        return 0
+    print_table(("", ""), _facts(found))
+    if found["answer"]:
+        print_lines(["", found["answer"]])
+    return 0
+
+
+def operations(run: RunId, json: AsJson = False) -> int:
+    """List a Run's model and tool calls in order."""
+    from cli.client import call_api
+
+    found = call_api(lambda api: api.pages(f"/runs/{run}/operations", limit=200))
+    if json:
+        print_json(found)
+        return 0
+    columns = ("operation", "loop", "purpose", "name", "state", "attempts")
+    rows = ((o["operation_id"], o["loop"], o["purpose"], o["name"], o["state"], len(o["attempts"])) for o in found)
+    print_table(columns, rows)
+    return 0
+
+
+def manifest(identity: RunOrOperation, json: AsJson = False) -> int:
+    """Show what a request contained and how full its budget was."""
+    from cli.client import call_api
+    from cli.following import gauge
+
+    found = call_api(lambda api: _manifest(api, identity))
+    if json:
+        print_json(found)
+        return 0
+    method = f"{found['counting_method']}{'' if found['exact'] else ', estimated'}"
+    print_lines([f"operation {found['operation_id']} · {found['purpose']} · {found['model']} · {found['validation']}"])
+    print_lines([f"input {gauge(found['estimated_input_tokens'], found['input_limit'], width=40)} · {method}"])
+    columns = ("kind", "placement", "run", "tokens", "content", "transform")
+    print_table(columns, (_item_row(item) for item in found["items"]))
+    for transform in found["transforms"]:
+        print_lines([f"transform {transform}"])
+    return 0
+
+
+def request(identity: RunOrOperation) -> int:
+    """Print the request exactly as it was sent, rebuilt from what is stored; its SHA-256 goes to standard error."""
+    from cli.client import call_api
+
+    rebuilt = call_api(lambda api: _request(api, identity))
+    print_json(rebuilt["request"])
+    note(f"sha256 {rebuilt['sha256']}")
+    return 0
+
+
+def view(identity: RunOrOperation, json: AsJson = False) -> int:
+    """Show the messages of a request as the model saw them."""
+    from cli.client import call_api
+    from cli.sessions import message_lines, message_title
+
+    messages = call_api(lambda api: _request(api, identity))["request"]["messages"]
+    if json:
+        print_json(messages)
+        return 0
+    for number, message in enumerate(messages, 1):
+        print_lines([f"── {number} {message_title(message)}", *message_lines(message)])
+    return 0
+
+
+async def _request(api: "Api", identity: str) -> dict[str, Any]:
+    operation = await _model_call(api, identity)
+    rebuilt: dict[str, Any] = await api.get(f"/operations/{operation['operation_id']}/request")
+    return rebuilt
+
+
+async def _manifest(api: "Api", identity: str) -> dict[str, Any]:
+    operation = await _model_call(api, identity)
+    for one in await api.pages(f"/runs/{operation['run_id']}/manifests"):
+        if one["operation_id"] == operation["operation_id"]:
+            found: dict[str, Any] = one
+            return found
+    raise CommandError(f"operation {identity} has no manifest.", why="Only model calls have one.")
+
+
+async def _model_call(api: "Api", identity: str) -> dict[str, Any]:
+    """The Operation of that id, or the last model call of the Run of that id."""
+    from cli.client import ApiRefusedError
+
+    try:
+        operation: dict[str, Any] = await api.get(f"/operations/{identity}")
+        return operation
+    except ApiRefusedError as refused:
+        if refused.status != 404:
+            raise
+    calls = [one for one in await api.pages(f"/runs/{identity}/operations", limit=200) if one["purpose"] != "tool"]
+    if not calls:
+        raise CommandError(f"run {identity} has called no model yet.", mend=f"agentloom watch {identity}")
+    return dict(calls[-1])
+
+
+def _facts(run: dict[str, Any]) -> list[tuple[str, object]]:
+    usage = run["usage"]
+    error = run["error"] or {}
+    return [
+        ("run", run["run_id"]),
+        ("session", run["session_id"]),
+        ("status", f"{run['status']} ({run['end_reason']})" if run["end_reason"] else run["status"]),
+        ("phase", run["phase"]),
+        ("loops", run["loops"]),
+        ("tokens", f"{usage['input_tokens']} in, {usage['output_tokens']} out, {usage['cached_tokens']} cached"),
+        ("cost", usage["cost"] if usage["cost"] is not None else "unknown"),
+        ("workflow", run["workflow_id"]),
+        *([("error", f"{error['message']} ({error['code']})")] if error else []),
+    ]
+
+
+def _item_row(item: dict[str, Any]) -> tuple[object, ...]:
+    run_no = "" if item["run_no"] is None else item["run_no"]
+    return item["kind"], item["placement"], run_no, item["tokens"], item["content_hash"][:12], item["transform"] or ""

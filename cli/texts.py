@@ -1,0 +1,46 @@
+"""Where the text of `ask`, `say` and `resume` comes from: the argument, a file, or standard input."""
+
+import sys
+from pathlib import Path
+
+from cli.output import CommandError
+
+
+def given_text(argument: str | None, file: Path | None) -> str | None:
+    """The text, or None if there is none; `-` stands for standard input.
+
+    Raises CommandError if both an argument and a file are given, or the text can't be read.
+    """
+    if argument is not None and file is not None:
+        raise CommandError("Give the text as an argument or as a file, not both.")
+    if file is not None and str(file) != "-":
+        return _from_file(file)
+    if argument == "-" or file is not None:
+        return _from_input()
+    return argument
+
+
+def needed_text(argument: str | None, file: Path | None, *, command: str) -> str:
+    """The text, from a redirected standard input if nothing else is given. Raises CommandError if there is none."""
+    text = given_text(argument, file)
+    if text is None and not sys.stdin.isatty():
+        text = _from_input()
+    if text is None or not text.strip():
+        raise CommandError("There is no text to send.", mend=f'agentloom {command} … "your text"')
+    return text
+
+
+def _from_file(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{file} can't be read.", why=error.strerror or "") from None
+    except UnicodeDecodeError:
+        raise CommandError(f"{file} is not UTF-8 text.") from None
+
+
+def _from_input() -> str:
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError:
+        raise CommandError("Standard input is not UTF-8 text.") from None
