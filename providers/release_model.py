@@ -1,0 +1,111 @@
+"""The model of one release, as its activities use it: how its requests look, count, go out and cost.
+
+Everything about the dialect is decided here from the release; callers hand over messages and get bytes, hand over bytes
+and get an answer or a break.
+"""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from decimal import Decimal
+
+from pydantic import SecretStr
+
+from context.budget import plan_budget, request_output_limit
+from context.errors import ModelCallError
+from context.messages import ChatMessage
+from context.policy import Release
+from context.replies import Usage
+from context.steps import ModelAnswered, ModelBroke, RequestTerms
+from context.tokens import TokenCounter
+from context.views import system_message
+from providers.catalogue import cost
+from providers.chat import ChatClient, ModelTarget
+from providers.errors import BrokenStreamError
+from providers.profiles import profile_for
+from providers.tokenizers import counter_for
+from providers.wire import WireUnit, assemble, request_fields, tools_json, unit_bytes, wire_units
+
+ResolveSecret = Callable[[str], Awaitable[str | None]]
+_KEPT_UNITS = 20_000
+
+
+class ReleaseModel:
+    """One release's model. `demo_base_url` is where the demo provider listens in this process."""
+
+    def __init__(
+        self, release: Release, *, chat: ChatClient, resolve_secret: ResolveSecret, demo_base_url: str | None
+    ) -> None:
+        self._release = release
+        self._settings = release.definition.model
+        self._chat = chat
+        self._resolve_secret = resolve_secret
+        self._base_url = release.base_url or demo_base_url
+        self._profile = profile_for(self._settings.provider)
+        self._units: OrderedDict[WireUnit, bytes] = OrderedDict()
+        self.counter: TokenCounter = counter_for(release.estimator_id)
+        self.terms = self._terms()
+        self._fields = request_fields(
+            profile=self._profile,
+            model=self._settings.model,
+            tools=release.tools,
+            max_output_tokens=self.terms.max_output_tokens,
+            parameters=self._settings.parameters,
+        )
+
+    def _terms(self) -> RequestTerms:
+        release, budget = self._release, plan_budget(self._release)
+        return RequestTerms(
+            budget=budget,
+            counter=self.counter,
+            system=system_message(release.definition),
+            tools_tokens=self.counter.count_tools(tools_json(release.tools)) if release.tools else 0,
+            max_output_tokens=request_output_limit(release, budget),
+            model=self._settings.model,
+            recent_runs=release.definition.context.recent_runs,
+        )
+
+    def body(self, messages: Sequence[ChatMessage]) -> bytes:
+        """The wire body of a request: the same messages always give the same bytes (SPEC A9)."""
+        units = wire_units(messages, profile=self._profile, merge_user_messages=self._settings.merge_user_messages)
+        return assemble((self._unit(unit) for unit in units), fields=self._fields)
+
+    def _unit(self, unit: WireUnit) -> bytes:
+        """A message's bytes are kept: the next request sends the same ones again."""
+        known = self._units.get(unit)
+        if known is None:
+            known = self._units[unit] = unit_bytes(unit, profile=self._profile)
+            if len(self._units) > _KEPT_UNITS:
+                self._units.popitem(last=False)
+        return known
+
+    async def complete(
+        self, body: bytes, *, on_first_output: Callable[[], Awaitable[None]]
+    ) -> ModelAnswered | ModelBroke:
+        """One try with exactly these bytes."""
+        try:
+            target = await self._target()
+            call = await self._chat.complete(target, body, on_first_output=on_first_output, on_bytes=_nothing)
+        except ModelCallError as error:
+            return _broke(error)
+        return ModelAnswered(call.reply, call.raw, self.cost(call.reply.usage))
+
+    def cost(self, usage: Usage) -> Decimal | None:
+        """What a call cost, or None if a price or the usage is unknown (SPEC L5)."""
+        return cost(self._settings.provider, self._settings.model, usage, self._settings.price)
+
+    async def _target(self) -> ModelTarget:
+        name = self._settings.connection
+        key = await self._resolve_secret(name) if name else None
+        if (name and key is None) or self._base_url is None:
+            raise ModelCallError("model_auth" if name else "model_rejected", retryable=False)
+        secret = SecretStr(key) if key else None
+        return ModelTarget(self._base_url, secret, self._profile, idle_timeout_s=self._settings.timeout_s)
+
+
+def _broke(error: ModelCallError) -> ModelBroke:
+    fragment = error.raw if isinstance(error, BrokenStreamError) else None
+    return ModelBroke(error.reason, error.retryable, error.status, error.retry_after_s, fragment)
+
+
+def _nothing() -> None:
+    """The transport's own read time-out watches for silence."""
