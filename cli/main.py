@@ -11,8 +11,7 @@ import sys
 import typer
 
 from cli.output import CommandError, ExitCode, print_error
-from context.errors import AgentLoomError, RefusedError, UnavailableError
-from settings import SettingsError
+from context.errors import AgentLoomError, ConfigurationInvalidError, RefusedError, UnavailableError
 
 COMMAND_MODULES = ("dev", "demo", "doctor", "migrate", "publish", "ask", "watch", "show", "sessions")
 
@@ -77,17 +76,13 @@ def _tell_usage(mistake: typer.TyperException) -> int:
 
 def _tell(error: AgentLoomError) -> int:
     print_error(error.message, why=getattr(error, "why", ""), mend=getattr(error, "mend", ""))
-    match error:
-        case CommandError():
-            return error.exit_code
-        case SettingsError():
-            return ExitCode.USAGE
-        case RefusedError():
-            return ExitCode.REFUSED
-        case UnavailableError():
-            return ExitCode.NOT_REACHABLE
-        case _:
-            return ExitCode.NOT_REACHABLE if error.code == UnavailableError.code else ExitCode.ENDED_OTHERWISE
+    if isinstance(error, CommandError):
+        return error.exit_code
+    if error.code == ConfigurationInvalidError.code:
+        return ExitCode.USAGE
+    if error.code == UnavailableError.code:
+        return ExitCode.NOT_REACHABLE
+    return ExitCode.REFUSED if isinstance(error, RefusedError) else ExitCode.ENDED_OTHERWISE
 
 
 if __name__ == "__main__":

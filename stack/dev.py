@@ -22,7 +22,7 @@ from temporalio.service import RPCError
 from settings import DevOverrides, clashing_modules, inherited_environment, load_dev_overrides, parse_index_key
 from stack import postgres, temporal
 from stack.children import ChildSpec
-from stack.errors import StackError
+from stack.errors import StackError, WrongOptionError
 from stack.files import write_json
 from stack.lock import locked
 from stack.ports import LOOPBACK, accepts_connections, wanted_port
@@ -305,9 +305,11 @@ def _check_app_dir(app_dir: Path | None) -> None:
     if app_dir is None:
         return
     if not app_dir.is_dir():
-        raise StackError(f"{app_dir} is not a folder.", why="--app-dir names one.", mend="Name an existing folder.")
+        raise WrongOptionError(
+            f"{app_dir} is not a folder.", why="--app-dir names one.", mend="Name an existing folder."
+        )
     if clashes := clashing_modules(app_dir):
-        raise StackError(
+        raise WrongOptionError(
             f"{app_dir} can't be the app folder.",
             why=f"It has modules named like AgentLoom's own: {', '.join(clashes)}.",
             mend="Rename them, then start again.",

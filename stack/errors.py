@@ -13,3 +13,9 @@ class StackError(AgentLoomError):
         super().__init__(message)
         self.why = why
         self.mend = mend
+
+
+class WrongOptionError(StackError):
+    """What was asked for can't be: another folder, port or option is needed."""
+
+    code = "CONFIGURATION_INVALID"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stack.errors import StackError
+from stack.errors import WrongOptionError
 
 
 @contextmanager
@@ -14,7 +14,7 @@ def locked(data_dir: Path) -> Iterator[None]:
     """Hold the folder for the length of the block.
 
     Raises:
-        StackError: another stack holds it.
+        WrongOptionError: another stack holds it.
     """
     descriptor = os.open(data_dir / "dev.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -22,7 +22,7 @@ def locked(data_dir: Path) -> Iterator[None]:
     except BlockingIOError:
         holder = os.read(descriptor, 20).decode().strip() or "unknown"
         os.close(descriptor)
-        raise StackError(
+        raise WrongOptionError(
             f"A stack is running on {data_dir} already.",
             why=f"Its process id is {holder}.",
             mend="Use it as it is, or start another one: agentloom dev --data-dir OTHER --api-port 0",

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 
-from stack.errors import StackError
+from stack.errors import WrongOptionError
 
 LOOPBACK = "127.0.0.1"
 
@@ -30,7 +30,7 @@ async def wanted_port(port: int, *, option: str, patience_s: float = 5.0) -> int
     """The port itself once it is free; any free one for 0. A predecessor that was just killed gets time to go.
 
     Raises:
-        StackError: something else keeps listening on it.
+        WrongOptionError: something else keeps listening on it.
     """
     if port == 0:
         return any_free_port()
@@ -39,7 +39,7 @@ async def wanted_port(port: int, *, option: str, patience_s: float = 5.0) -> int
             while not is_free(port):
                 await asyncio.sleep(0.1)
     except TimeoutError:
-        raise StackError(
+        raise WrongOptionError(
             f"Port {port} is in use.",
             why="Another program listens on it.",
             mend=f"Stop that program, or choose any free port: agentloom dev {option} 0",
