@@ -1,0 +1,1 @@
+"""The offline demo model: a small chat-completions server without a language model behind it."""
