@@ -8,8 +8,8 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,12 +27,14 @@ from pydantic import ValidationError
 
 from context.policy import ToolEntry
 from tools.errors import ToolTimeoutError, ToolUnavailableError
-from tools.running import Caught
+from tools.running import Caught, unless_stopped
 
 MAX_EVENT_BYTES = 64 * 1024 * 1024
 """Longest single event of a streamed answer; the SDK's own limit of 1 MB is too small for results."""
 _MAX_PAGES = 100
+_NEVER_RAN = frozenset({401, 403, 404, 408, 429})
 _IDLE_S = 600.0
+_MOMENT_S = 0.5
 
 HttpClientFor = Callable[[Mapping[str, str]], httpx2.AsyncClient]
 """A new guarded client that sends these headers with each request; closed by whoever asked for it."""
@@ -99,20 +101,15 @@ class McpServers:
     ) -> CallToolResult | ServerRefusal:
         """One call of one tool. Raises ToolUnavailableError if it could not be sent or its answer was lost."""
         link = await self._link(server)
-        meta: Any = {"idempotencyKey": idempotency_key} if idempotency_key else None
         client = await link.client()
+        meta: Any = {"idempotencyKey": idempotency_key} if idempotency_key else None
 
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
             on_progress()
 
-        with link.used():
-            try:
-                return await client.call_tool(name, arguments, timeout_s, progressed, meta=meta)
-            except MCPError as error:
-                refusal = ServerRefusal(error.code, error.message)
-            except (RuntimeError, ValidationError):
-                return ServerRefusal(INTERNAL_ERROR, "The server's result does not fit what it declared.")
-            return await link.settled(refusal)
+        with link.in_use():
+            answer = await unless_stopped(_asked(client.call_tool(name, arguments, timeout_s, progressed, meta=meta)))
+            return await link.settled(answer) if isinstance(answer, ServerRefusal) else answer
 
     async def aclose(self) -> None:
         """Closes every connection and ends the servers started here."""
@@ -160,7 +157,7 @@ class _Opening:
         return stdio_client(parameters, stack.enter_context(open(os.devnull, "w")))
 
     async def _note_status(self, response: httpx2.Response) -> None:
-        if response.status_code >= 400:
+        if response.status_code >= 400 and _is_call(response.request):
             self.refused_statuses.add(response.status_code)
 
 
@@ -171,6 +168,7 @@ class _Link:
         self._opening = opening
         self._idle_s = idle_s
         self._calls_open = self._calls_made = 0
+        self._is_retired = False
         self._end = asyncio.Event()
         self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._failure: BaseException | None = None
@@ -178,7 +176,8 @@ class _Link:
 
     @property
     def is_over(self) -> bool:
-        return self._end.is_set() or self._owner.done()
+        """Whether new calls need another connection."""
+        return self._is_retired or self._end.is_set() or self._owner.done()
 
     async def client(self) -> Client:
         """The SDK's client. Raises ToolUnavailableError if the connection can't be opened."""
@@ -197,12 +196,19 @@ class _Link:
             await self.aclose()
             raise ToolUnavailableError("unreachable", may_have_run=False) from None
 
-    def used(self) -> "_Use":
-        return _Use(self)
-
-    def count(self, step: int) -> None:
-        self._calls_open += step
-        self._calls_made += step > 0
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Counts a call while it lasts; the last one out closes a retired connection."""
+        self._calls_open += 1
+        self._calls_made += 1
+        if self._calls_open == 1:
+            self._opening.refused_statuses.clear()
+        try:
+            yield
+        finally:
+            self._calls_open -= 1
+            if self._is_retired and not self._calls_open:
+                self._end.set()
 
     async def settled(self, refusal: ServerRefusal) -> ServerRefusal:
         """What an error answer means: the server's own word, or the SDK's about a connection that failed."""
@@ -219,12 +225,13 @@ class _Link:
         statuses = self._opening.refused_statuses
         if refusal.code == CONNECTION_CLOSED:
             alone = self._calls_open == 1
-            await self.aclose()
+            # A broken connection reaches the caller a moment before its owner has ended with the reason.
+            await asyncio.wait({self._owner}, timeout=_MOMENT_S)
             raise ToolUnavailableError("connection_lost", may_have_run=not (alone and _was_not_sent(self._failure)))
         if refusal.code in (INVALID_REQUEST, INTERNAL_ERROR) and statuses:
-            self._end.set()
-            never_ran = statuses <= {401, 403, 404, 408, 429}
-            raise ToolUnavailableError("server_error", may_have_run=not never_ran, status=max(statuses))
+            # A session that the server no longer knows, a key it no longer takes, a gateway: the next call starts anew.
+            self._is_retired = True
+            raise ToolUnavailableError("server_error", may_have_run=not statuses <= _NEVER_RAN, status=max(statuses))
         return refusal
 
     async def aclose(self) -> None:
@@ -251,19 +258,6 @@ class _Link:
         except TimeoutError:
             return made == self._calls_made and self._calls_open == 0
         return True
-
-
-@dataclass
-class _Use:
-    """Counts a call as open while it lasts."""
-
-    link: _Link
-
-    def __enter__(self) -> None:
-        self.link.count(1)
-
-    def __exit__(self, *_: object) -> None:
-        self.link.count(-1)
 
 
 class _Watched(AbstractAsyncContextManager[TransportStreams]):
@@ -302,11 +296,14 @@ class _WatchedStream:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
+        ended = True
         try:
-            return await self._stream.__anext__()
-        except StopAsyncIteration:
-            self._lost()
-            raise
+            item = await self._stream.__anext__()
+            ended = False
+        finally:
+            if ended:
+                self._lost()
+        return item
 
     async def __aenter__(self) -> "_WatchedStream":
         await self._stream.__aenter__()
@@ -314,6 +311,19 @@ class _WatchedStream:
 
     async def __aexit__(self, *details: Any) -> bool | None:
         return await self._stream.__aexit__(*details)
+
+
+async def _asked(call: Awaitable[CallToolResult]) -> CallToolResult | ServerRefusal:
+    try:
+        return await call
+    except MCPError as error:
+        return ServerRefusal(error.code, error.message)
+    except (RuntimeError, ValidationError):
+        return ServerRefusal(0, "The server's result does not fit what the server declared.")
+
+
+def _is_call(request: httpx2.Request) -> bool:
+    return request.method == "POST" and b'"tools/call"' in request.content
 
 
 def _was_not_sent(failure: BaseException | None) -> bool:

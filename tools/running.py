@@ -6,15 +6,16 @@ An exception of a tool ends here as a value. It is never raised again, chained o
 import asyncio
 import contextvars
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from tools.errors import ToolTimeoutError
 from tools.port import Tool, ToolInvocation, ToolOutcome
 
 _BEAT_S = 1.0
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,23 @@ async def run_within_limit(tool: Tool, call: ToolInvocation, *, on_progress: Cal
             return await tool.run(call, on_progress=on_progress)
     except TimeoutError:
         raise ToolTimeoutError from None
+
+
+async def unless_stopped(work: Coroutine[Any, Any, T]) -> T:
+    """The result of the work, in a task of its own, so that a stop doesn't wait until the work has cleaned up."""
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(_seen)
+    try:
+        await asyncio.wait({task})
+    finally:
+        task.cancel()
+    return task.result()
+
+
+def _seen(task: asyncio.Task[Any]) -> None:
+    """Looks at what nobody waits for any more, or asyncio would log it with its words."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def run_async(start: Callable[[], Awaitable[Any]], *, on_progress: Callable[[], None]) -> Returned | Raised:
