@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
+from context.messages import ChatMessage
+from context.policy import AgentDefinition
+
 ItemKind = Literal[
     "system", "input", "assistant", "tool_result", "placeholder", "marker", "feedback", "summary", "state", "reference"
 ]
@@ -32,6 +35,14 @@ class ViewItem:
     @property
     def is_protected(self) -> bool:
         return self.kind in PROTECTED and self.run_no is None
+
+
+def system_message(definition: AgentDefinition) -> ChatMessage | None:
+    """The system message of a release: its instructions and nothing else (SPEC A1, A3); None if it has none."""
+    instructions = definition.instructions
+    if not isinstance(instructions, str):
+        instructions = "\n\n".join(f"# {part.name}\n\n{part.text.strip()}" for part in instructions)
+    return ChatMessage(role="system", content=instructions) if instructions.strip() else None
 
 
 def total_tokens(items: tuple[ViewItem, ...]) -> int:

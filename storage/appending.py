@@ -1,5 +1,6 @@
 """Appending records to a context whose row the commit holds: places, hash chain, revision, heads (SPEC M7)."""
 
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -11,9 +12,19 @@ from storage.writes import WriteSet
 
 MOVE_SESSION = "UPDATE sessions SET record_head = :session_head WHERE session_id = :session_id"
 MOVE_CONTEXT = """
-    UPDATE role_contexts SET record_head = :context_head, revision = :revision, chain = :chain
+    UPDATE role_contexts SET record_head = :context_head, revision = :revision, chain = :chain,
+           view_id = :view_id, view_length = :view_length, view_tokens = :view_tokens
     WHERE context_id = :context_id
 """
+
+
+@dataclass(frozen=True)
+class ViewHead:
+    """Where a view stands after a commit."""
+
+    view_id: UUID | None
+    length: int
+    tokens: int
 
 
 class Appender:
@@ -56,17 +67,19 @@ class Appender:
         """The effective revision after this commit; unchanged if nothing is appended."""
         return self._heads.revision + bool(self._rows)
 
-    def write(self, writes: WriteSet, *, cause: str) -> None:
-        """Put records, revision and heads into the commit's writes."""
-        if not self._rows:
-            return
-        writes.insert(context_records, self._rows)
-        revision = {"context_id": self._heads.context_id, "revision": self.revision, "cause": cause}
-        writes.insert(context_revisions, [revision | {"record_watermark": self.context_head}])
-        session_head = self._heads.session_head + len(self._rows)
-        writes.sql(MOVE_SESSION, session_head=session_head, session_id=self._heads.session_id)
+    def write(self, writes: WriteSet, view: ViewHead, *, cause: str) -> None:
+        """Put records, revision and heads into the commit's writes; one row is updated once in a statement."""
+        if self._rows:
+            writes.insert(context_records, self._rows)
+            revision = {"context_id": self._heads.context_id, "revision": self.revision, "cause": cause}
+            writes.insert(context_revisions, [revision | {"record_watermark": self.context_head}])
+            session_head = self._heads.session_head + len(self._rows)
+            writes.sql(MOVE_SESSION, session_head=session_head, session_id=self._heads.session_id)
         writes.sql(
             MOVE_CONTEXT,
+            view_id=view.view_id,
+            view_length=view.length,
+            view_tokens=view.tokens,
             context_head=self.context_head,
             revision=self.revision,
             chain=self._chain,

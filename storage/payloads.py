@@ -63,6 +63,11 @@ class Sealed:
         }
 
 
+def distinct(sealed: Iterable[Sealed]) -> list[dict[str, Any]]:
+    """Bind parameters of each payload once, for a commit that may hold the same content twice."""
+    return list({one.payload_id: one.parameters() for one in sealed}.values())
+
+
 class Vault:
     """Seals and opens content; knows the keys, not the database."""
 
@@ -87,7 +92,9 @@ class Vault:
         """The plain content. Raises CorruptPayloadError if key, body or id do not belong together."""
         cipher = self._ciphers.get(key_id)
         if cipher is None:
-            raise CorruptPayloadError(f"No master key with id {key_id!r} is configured; add it to AGENTLOOM_MASTER_KEYS.")
+            raise CorruptPayloadError(
+                f"No master key with id {key_id!r} is configured; add it to AGENTLOOM_MASTER_KEYS."
+            )
         try:
             packed = cipher.decrypt(body[:NONCE], body[NONCE:], payload_id)
         except InvalidTag:

@@ -58,7 +58,9 @@ payloads = Table(
 
 # --- people and agents -----------------------------------------------------------------------------------------------
 
-spaces = Table("spaces", metadata, Column("space_id", Uuid, primary_key=True), Column("name", Text, nullable=False), _at())
+spaces = Table(
+    "spaces", metadata, Column("space_id", Uuid, primary_key=True), Column("name", Text, nullable=False), _at()
+)
 
 users = Table(
     "users",
@@ -262,7 +264,9 @@ context_records = Table(
     _at(),
     UniqueConstraint("context_id", "context_seq"),
     UniqueConstraint("session_id", "seq"),
-    Index("uq_context_records_input", "context_id", "input_id", unique=True, postgresql_where=text("input_id IS NOT NULL")),
+    Index(
+        "uq_context_records_input", "context_id", "input_id", unique=True, postgresql_where=text("input_id IS NOT NULL")
+    ),
     Index(
         "uq_context_records_operation",
         "operation_id",
@@ -339,7 +343,9 @@ operations = Table(
     # results
     _payload("raw_id"),
     _payload("result_id"),  # the message that goes on, as canonical JSON
-    Column("verdict", JSONB),  # what the commit decided, so that a repeat finds it
+    _payload("whole_id"),  # the whole text of a tool result that the message shows in part
+    Column("prepared", JSONB),  # what the preparing commit decided, so that a repeat finds it
+    Column("verdict", JSONB),  # what the settling commit decided, likewise
     _at(),
     _at("updated_at"),
     Index("ix_operations_run", "run_id", "created_at", "ordinal"),
@@ -368,6 +374,15 @@ tool_batches = Table(
     Column("context_id", Uuid, nullable=False),
     Column("size", Integer, nullable=False),
     Column("consumed", Boolean, nullable=False, server_default=text("false")),
+)
+
+artifacts = Table(
+    "artifacts",
+    metadata,
+    Column("operation_id", Uuid, ForeignKey("operations.operation_id"), primary_key=True),
+    Column("ordinal", Integer, primary_key=True),
+    Column("media_type", Text, nullable=False),
+    _payload("payload_id", nullable=False),
 )
 
 call_ids = Table(

@@ -57,7 +57,7 @@ class ClientKey:
 
 
 FIRST_ANSWER = text("""
-    SELECT body_hash, answer::text AS answer FROM client_keys WHERE session_id = :session_id AND client_key = :key
+    SELECT body_hash, answer FROM client_keys WHERE session_id = :session_id AND client_key = :key
 """)
 TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(:lock) AS mine")
 RELEASE = text("""
@@ -123,7 +123,7 @@ async def _look_up(connection: AsyncConnection, key: ClientKey) -> AcceptedInput
         return None
     if row["body_hash"] != key.body:
         raise ClientKeyReusedError
-    return AcceptedInput.model_validate_json(row["answer"])
+    return AcceptedInput.model_validate(row["answer"])
 
 
 def _remember(writes: WriteSet, key: ClientKey, accepted: AcceptedInput) -> None:

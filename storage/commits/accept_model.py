@@ -15,8 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from context.errors import SupersededError
 from context.ids import tool_operation_id
 from context.operations import Answer, CallTools, CutInsideCall, EmptyAnswer, Unusable
-from context.steps import AcceptModel, ModelVerdict, PlannedCall
-from storage.appending import Appender
+from context.steps import AcceptModel, Content, ModelVerdict, PlannedCall
+from storage.appending import Appender, ViewHead
 from storage.database import fetch_one
 from storage.event_log import EventLog
 from storage.heads import Heads, lock_heads
@@ -49,10 +49,6 @@ MOVE_RUN = """
            cached_tokens = cached_tokens + :cached_tokens, usage_unknown = usage_unknown + :usage_unknown,
            cost = CASE WHEN CAST(:cost AS numeric) IS NULL THEN cost ELSE coalesce(cost, 0) + :cost END
     WHERE run_id = :run_id
-"""
-MOVE_VIEW = """
-    UPDATE role_contexts SET view_length = view_length + :shown, view_tokens = view_tokens + :shown_tokens
-    WHERE context_id = :context_id
 """
 
 
@@ -129,10 +125,14 @@ class _Acceptance:
             self._record("feedback", "user", self._sealed.feedback)
         self._settle(verdict, record_id)
         self._move_heads(verdict, record_id)
-        self._records.write(self._writes, cause="accept_model")
+        self._records.write(self._writes, self._view(), cause="accept_model")
         self._events.write(self._writes)
         await self._writes.send(connection)
         return verdict
+
+    def _view(self) -> ViewHead:
+        tokens = sum(row["tokens"] for row in self._shown)
+        return ViewHead(self._heads.view_id, self._heads.view_length + len(self._shown), self._heads.view_tokens + tokens)
 
     def _is_over_budget(self) -> bool:
         """Whether this answer takes the Run over its token or cost limit (SPEC L5). Unknown cost is not over."""
@@ -189,8 +189,6 @@ class _Acceptance:
     def _move_heads(self, verdict: ModelVerdict, record_id: UUID) -> None:
         usage = self._request.reply.usage
         self._writes.insert(view_items, self._shown)
-        shown_tokens = sum(row["tokens"] for row in self._shown)
-        self._writes.sql(MOVE_VIEW, shown=len(self._shown), shown_tokens=shown_tokens)
         self._writes.sql(DELIVER)
         self._writes.sql(
             MOVE_RUN,
@@ -201,7 +199,7 @@ class _Acceptance:
             cached_tokens=usage.cached_tokens or 0,
             usage_unknown=int(usage.input_tokens is None or usage.output_tokens is None),
         )
-        self._writes.bind(run_id=self._heads.run_id, context_id=self._heads.context_id)
+        self._writes.bind(run_id=self._heads.run_id)
 
 
 def _verdict(request: AcceptModel, *, over_budget: bool) -> ModelVerdict:

@@ -1,50 +1,38 @@
 """Opening: the Run goes from queued to running, with the context of its root role (DESIGN 3, phase `opening`)."""
 
+from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict
 from sqlalchemy import text
 
 from context.errors import SupersededError
 from context.ids import derived
 from context.revisions import EMPTY_CHAIN
+from context.steps import OpenedRun, OpenRun, UnsettledTool
 from storage.event_log import EventLog
-from storage.database import fetch_one
+from storage.database import fetch_all, fetch_one
 from storage.store import Store
 from storage.tables import agent_tasks, role_contexts
 from storage.writes import WriteSet
 
 
-class OpenRun(BaseModel):
-    """Opens execution `execution_no` of a Run."""
-
-    model_config = ConfigDict(frozen=True)
-
-    run_id: UUID
-    execution_no: int
-
-
-class OpenedRun(BaseModel):
-    """What the execution starts from; `batch_id` names a batch of an earlier execution that no request carries yet."""
-
-    model_config = ConfigDict(frozen=True)
-
-    session_id: UUID
-    context_id: UUID
-    release_id: UUID
-    run_no: int
-    loops: int
-    active_ms: int
-    batch_id: UUID | None
-
-
 LOCK = text("""
     SELECT s.session_id, r.release_id, r.run_no, r.status, r.execution_no, r.loops, r.active_ms, r.event_head,
-           (SELECT b.batch_id FROM tool_batches b WHERE b.run_id = r.run_id AND NOT b.consumed LIMIT 1) AS batch_id
+           r.answer_record_id IS NOT NULL AS answered
     FROM runs r JOIN sessions s USING (session_id)
     WHERE r.run_id = :run_id FOR UPDATE OF s, r
 """)
 
+BATCH = text("""
+    SELECT b.batch_id, o.operation_id, o.name, o.verdict IS NULL AS unsettled
+    FROM tool_batches b JOIN operations o USING (batch_id)
+    WHERE b.run_id = :run_id AND NOT b.consumed ORDER BY o.ordinal
+""")
+REOPEN = """
+    UPDATE operations SET state = 'prepared'
+    WHERE batch_id = :batch_id AND state IN ('cancelled', 'unknown', 'calling') AND verdict IS NULL
+"""
 START = """
     UPDATE runs SET status = 'running', phase = 'preparing', started_at = now(), event_head = :event_head
     WHERE run_id = :run_id AND status = 'queued'
@@ -69,11 +57,24 @@ async def open_run(store: Store, request: OpenRun) -> OpenedRun:
             events.add("run_started", execution_no=request.execution_no)
             events.write(writes)
             writes.sql(START, run_id=request.run_id)
+        batch = await fetch_all(connection, BATCH, run_id=request.run_id)
+        if batch:
+            writes.sql(REOPEN, batch_id=batch[0]["batch_id"])
         await writes.send(connection)
-        return OpenedRun(context_id=context_id, **{name: run[name] for name in FROM_ROW})
+        return _opened(run, context_id, batch)
 
 
-FROM_ROW = ("session_id", "release_id", "run_no", "loops", "active_ms", "batch_id")
+FROM_ROW = ("session_id", "release_id", "run_no", "loops", "active_ms", "answered")
+
+
+def _opened(run: Any, context_id: UUID, batch: Sequence[Any]) -> OpenedRun:
+    open_calls = [call for call in batch if call["unsettled"]]
+    return OpenedRun(
+        **{name: run[name] for name in FROM_ROW},
+        context_id=context_id,
+        batch_id=batch[0]["batch_id"] if batch else None,
+        unsettled=tuple(UnsettledTool(operation_id=call["operation_id"], name=call["name"]) for call in open_calls),
+    )
 
 
 def root_context_id(run_id: UUID) -> UUID:

@@ -10,16 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from context.budget import Budget, Fits, TooLarge, judge
+from context.budget import Fits, TooLarge, judge
 from context.ids import derived
-from context.messages import ChatMessage
-from context.tokens import TokenCounter
+from context.steps import PreparedRequest, PrepareRequest, RequestTerms
 from context.views import ViewItem, total_tokens
-from storage.appending import Appender
+from storage.appending import Appender, ViewHead
 from storage.database import fetch_one
 from storage.event_log import EventLog
 from storage.first_view import build_first_view
@@ -28,43 +26,6 @@ from storage.measuring import Measuring
 from storage.store import Store
 from storage.tables import manifests, operations, request_views, view_items
 from storage.writes import WriteSet
-
-
-class PrepareRequest(BaseModel):
-    """Prepares the business request of loop `loop`; `batch_id` is the batch whose results it carries, if any."""
-
-    model_config = ConfigDict(frozen=True)
-
-    context_id: UUID
-    execution_no: int
-    operation_id: UUID
-    loop: int
-    batch_id: UUID | None
-
-
-class PreparedRequest(BaseModel):
-    """What was frozen. `refused` is the code of SPEC E if the request may not be sent."""
-
-    model_config = ConfigDict(frozen=True)
-
-    cutoff: int
-    estimated: int
-    input_limit: int
-    supplements: int
-    refused: str | None = None
-
-
-@dataclass(frozen=True)
-class RequestTerms:
-    """What a release fixes for all its requests."""
-
-    budget: Budget
-    counter: TokenCounter
-    system: ChatMessage | None
-    tools_tokens: int
-    max_output_tokens: int
-    model: str
-    recent_runs: int
 
 
 @dataclass(frozen=True)
@@ -85,7 +46,7 @@ class Waiting:
 
 GATHER = text("""
     SELECT
-      (SELECT verdict FROM operations WHERE operation_id = :operation_id) AS verdict,
+      (SELECT prepared FROM operations WHERE operation_id = :operation_id) AS prepared,
       (SELECT json_agg(json_build_object('source_id', o.operation_id, 'payload_id', encode(o.result_id, 'hex'),
                 'digest', encode(p.digest, 'hex'), 'tokens', p.tokens -> :estimator, 'call_id', o.call_id,
                 'status', o.verdict ->> 'status') ORDER BY o.ordinal)
@@ -110,10 +71,6 @@ MOVE_RUN = """
     UPDATE runs SET phase = 'calling_model', loops = :loop, input_cutoff = :cutoff, event_head = :event_head
     WHERE run_id = :run_id
 """
-MOVE_VIEW = """
-    UPDATE role_contexts SET view_id = :view_id, view_length = :view_length, view_tokens = :view_tokens
-    WHERE context_id = :context_id
-"""
 
 
 async def prepare_request(store: Store, request: PrepareRequest, terms: RequestTerms) -> PreparedRequest:
@@ -121,8 +78,8 @@ async def prepare_request(store: Store, request: PrepareRequest, terms: RequestT
     async with store.transaction("prepare_request") as connection:
         heads = await lock_heads(connection, request.context_id, execution_no=request.execution_no)
         found = await _gather(connection, request, heads, terms)
-        if found["verdict"]:
-            return PreparedRequest.model_validate(found["verdict"])
+        if found["prepared"]:
+            return PreparedRequest.model_validate(found["prepared"])
         preparation = _Preparation(request, terms, heads, Measuring(store.payloads, connection, terms.counter))
         return await preparation.commit(_waiting(found["results"]), _waiting(found["inputs"]))
 
@@ -174,10 +131,10 @@ class _Preparation:
         for one in inputs:
             await self._claim(one)
         prepared = await self._judge(inputs)
-        self._list()
+        view = self._list()
         self._freeze(prepared, inputs)
         self._measuring.write(self._writes)
-        self._records.write(self._writes, cause="prepare_request")
+        self._records.write(self._writes, view, cause="prepare_request")
         self._events.write(self._writes)
         await self._writes.send(self._measuring.connection)
         return prepared
@@ -228,21 +185,15 @@ class _Preparation:
     def _view_id(self) -> UUID:
         return self._heads.view_id or derived(self._heads.context_id, "view", 1)
 
-    def _list(self) -> None:
-        """Extend the view by what is new, and move its head."""
+    def _list(self) -> ViewHead:
+        """Extend the view by what is new."""
         length = self._heads.view_length
         if self._heads.view_id is None:
             first = {"view_id": self._view_id, "context_id": self._heads.context_id, "cause": "first_request"}
             self._writes.insert(request_views, [first])
         rows = [_item_row(self._view_id, length + at, item) for at, item in enumerate(self._items)]
         self._writes.insert(view_items, rows)
-        self._writes.sql(
-            MOVE_VIEW,
-            view_id=self._view_id,
-            view_length=length + len(rows),
-            view_tokens=self._heads.view_tokens + total_tokens(tuple(self._items)),
-            context_id=self._heads.context_id,
-        )
+        return ViewHead(self._view_id, length + len(rows), self._heads.view_tokens + total_tokens(tuple(self._items)))
 
     def _freeze(self, prepared: PreparedRequest, inputs: tuple[Waiting, ...]) -> None:
         request, heads = self._request, self._heads
@@ -268,7 +219,7 @@ class _Preparation:
             "view_id": self._view_id,
             "view_length": heads.view_length + len(self._items),
             "max_output_tokens": self._terms.max_output_tokens,
-            "verdict": prepared.model_dump_json(),
+            "prepared": prepared.model_dump_json(),
         }
         return {"operation_id": request.operation_id, "loop_no": request.loop} | owner | what | frozen
 

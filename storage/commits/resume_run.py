@@ -1,6 +1,6 @@
 """Resuming: the next execution of a Run that failed or stopped, with the inputs that wait in its session (SPEC S9).
 
-Loops, active time, release and contexts stay as they are; the phase stays too, since the new execution starts from it.
+Loops, active time, release and contexts stay as they are: they are what the new execution starts from.
 """
 
 from dataclasses import dataclass, field
@@ -23,8 +23,8 @@ RESUMABLE = ("failed", "stopped")
 
 AGENT = text("SELECT name FROM agents WHERE agent_id = :agent_id")
 REQUEUE = """
-    UPDATE runs SET status = 'queued', execution_no = :execution_no, event_head = :event_head, started_at = NULL,
-                    stop_requested_at = NULL, ended_at = NULL, end_reason = NULL, error = NULL
+    UPDATE runs SET status = 'queued', phase = 'opening', execution_no = :execution_no, event_head = :event_head,
+                    started_at = NULL, stop_requested_at = NULL, ended_at = NULL, end_reason = NULL, error = NULL
     WHERE run_id = :resumed
 """
 

@@ -1,0 +1,89 @@
+"""From a model's answer to what will be stored of it: message, decision, planned calls, token counts."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from activities.releases import Kit
+from context.ids import tool_operation_id
+from context.messages import ChatMessage, ToolCall, message_bytes
+from context.operations import (
+    CUT_CALL,
+    EMPTY_ANSWER,
+    CallTools,
+    CutInsideCall,
+    EmptyAnswer,
+    assistant_message,
+    decide,
+    not_executed,
+)
+from context.policy import Effect
+from context.steps import AcceptModel, Content, ModelAnswered, PlannedCall, ToolAccepted, ToolPlan
+from context.tokens import TokenCounter
+
+if TYPE_CHECKING:
+    from storage.requests import FrozenRequest
+
+LARGE = 20_000  # characters from which counting leaves the event loop, whose heartbeats must go on
+
+
+async def accepted_answer(
+    kit: Kit, request: "FrozenRequest", answer: ModelAnswered, *, execution_no: int, attempt_no: int, taken: set[str]
+) -> AcceptModel:
+    """Everything that `accept_model` stores. `taken` are provider ids that the Session has seen before."""
+    counter, limits = kit.model.counter, kit.release.definition.limits
+    decision = decide(answer.reply)
+    message = assistant_message(answer.reply, request.operation_id, taken)
+    calls: list[PlannedCall] = []
+    if isinstance(decision, CallTools | CutInsideCall):
+        cut = isinstance(decision, CutInsideCall)
+        calls = [await _planned(kit, request, at, call, cut=cut) for at, call in enumerate(message.tool_calls)]
+    feedback = ChatMessage(role="user", content=EMPTY_ANSWER) if isinstance(decision, EmptyAnswer) else None
+    return AcceptModel(
+        context_id=request.context_id,
+        operation_id=request.operation_id,
+        execution_no=execution_no,
+        attempt_no=attempt_no,
+        loop=request.loop,
+        decision=decision,
+        reply=answer.reply,
+        raw=Content(answer.raw),
+        record=await counted(counter, message),
+        estimator_id=counter.estimator_id,
+        calls=tuple(calls),
+        feedback=await counted(counter, feedback) if feedback else None,
+        cost=answer.cost,
+        max_total_tokens=limits.max_total_tokens,
+        max_cost=limits.max_cost,
+    )
+
+
+async def _planned(kit: Kit, request: "FrozenRequest", ordinal: int, call: ToolCall, *, cut: bool) -> PlannedCall:
+    if cut:
+        known = kit.tools.known(call.name)
+        refusal = not_executed(call, CUT_CALL, "not_executed")
+        return await _refused(kit, call, known.effect if known else "side_effect", refusal)
+    verdict = kit.tools.check(call.name, call.arguments)
+    if not isinstance(verdict, ToolAccepted):
+        refusal = ChatMessage(
+            role="tool", content=verdict.content, tool_call_id=call.call_id, name=call.name, status="error"
+        )
+        return await _refused(kit, call, "read_only", refusal)
+    plan = ToolPlan(
+        operation_id=tool_operation_id(request.operation_id, ordinal),
+        name=call.name,
+        timeout_s=verdict.timeout_s,
+        local=verdict.local,
+    )
+    return PlannedCall(call, verdict.effect, plan)
+
+
+async def _refused(kit: Kit, call: ToolCall, effect: Effect, refusal: ChatMessage) -> PlannedCall:
+    return PlannedCall(call, effect, None, await counted(kit.model.counter, refusal), refusal.status)
+
+
+async def counted(counter: TokenCounter, message: ChatMessage) -> Content:
+    """A message as it is stored, with its tokens."""
+    body = message_bytes(message)
+    if len(body) < LARGE:
+        return Content(body, counter.count_message(message))
+    return Content(body, await asyncio.to_thread(counter.count_message, message))

@@ -1,0 +1,61 @@
+"""Opening and ending a Run: two local activities, one commit each."""
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from temporalio import activity
+
+from activities.failures import translated
+from activities.releases import Releases
+from context.steps import FinishedRun, FinishRun, OpenedRun, OpenRun, Step, ToolAccepted, ToolPlan
+
+if TYPE_CHECKING:
+    from storage.run_commits import RunCommits
+
+
+class RunTerms(Step):
+    """What an execution works with, beside what is stored: the release's limits, and the calls still to be settled."""
+
+    opened: OpenedRun
+    agent: str
+    max_loops: int
+    deadline_s: float
+    max_parallel_tools: int
+    continue_late_input: bool
+    unsettled: tuple[ToolPlan, ...] = ()
+
+
+class RunActivities:
+    """The first and the last step of each execution."""
+
+    def __init__(self, commits: "RunCommits", releases: Releases) -> None:
+        self._commits = commits
+        self._releases = releases
+
+    @activity.defn
+    async def open_run(self, request: OpenRun) -> RunTerms:
+        """The Run goes to `running`; a repeat finds it there."""
+        async with translated():
+            opened = await self._commits.open_run(request)
+            kit = await self._releases.kit(opened.release_id)
+            definition = kit.release.definition
+            return RunTerms(
+                opened=opened,
+                agent=definition.name,
+                max_loops=definition.limits.max_loops,
+                deadline_s=definition.limits.deadline_s,
+                max_parallel_tools=definition.limits.max_parallel_tools,
+                continue_late_input=definition.context.late_input == "continue",
+                unsettled=tuple(self._plan(kit.tools.known(one.name), one.operation_id, one.name) for one in opened.unsettled),
+            )
+
+    @staticmethod
+    def _plan(known: ToolAccepted | None, operation_id: UUID, name: str) -> ToolPlan:
+        timeout_s = known.timeout_s if known else 60
+        return ToolPlan(operation_id=operation_id, name=name, timeout_s=timeout_s, local=bool(known and known.local))
+
+    @activity.defn
+    async def finish_run(self, request: FinishRun) -> FinishedRun:
+        """The Run ends, once; a repeat finds how it ended."""
+        async with translated():
+            return await self._commits.finish_run(request)

@@ -1,0 +1,352 @@
+"""The values of a Run's steps: what is asked of each commit, and what it decided.
+
+Those that a workflow sees (the pydantic ones) hold ids, numbers and small verdicts, never content (SPEC W1). Content
+travels between activity and commit in one process only, as `Content`, which never shows itself.
+"""
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict
+
+from context.budget import Budget
+from context.messages import ChatMessage, ToolCall
+from context.operations import Decision
+from context.policy import Effect
+from context.replies import ModelReply
+from context.tokens import TokenCounter
+
+EndStatus = Literal["succeeded", "failed", "stopped", "timed_out", "exhausted"]
+
+
+class Step(BaseModel):
+    """A value that crosses the workflow boundary: frozen, and tolerant of fields that a newer version added."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+@dataclass(frozen=True)
+class Content:
+    """Something to be stored: its bytes, and its tokens if it is a message."""
+
+    body: bytes = field(repr=False)
+    tokens: int | None = None
+
+
+# --- opening ---------------------------------------------------------------------------------------------------------
+
+
+class OpenRun(Step):
+    """Opens execution `execution_no` of a Run."""
+
+    run_id: UUID
+    execution_no: int
+
+
+class UnsettledTool(Step):
+    """A call of an earlier execution that has no result yet."""
+
+    operation_id: UUID
+    name: str
+
+
+class OpenedRun(Step):
+    """What an execution starts from. `batch_id` names a batch that no request carries yet, `unsettled` its open calls.
+
+    `answered`: the answer is stored already and only the end is missing.
+    """
+
+    session_id: UUID
+    context_id: UUID
+    release_id: UUID
+    run_no: int
+    loops: int
+    active_ms: int
+    batch_id: UUID | None
+    unsettled: tuple[UnsettledTool, ...] = ()
+    answered: bool = False
+
+
+# --- preparing -------------------------------------------------------------------------------------------------------
+
+
+class PrepareRequest(Step):
+    """Prepares the business request of loop `loop`; `batch_id` is the batch whose results it carries, if any."""
+
+    context_id: UUID
+    release_id: UUID
+    execution_no: int
+    operation_id: UUID
+    loop: int
+    batch_id: UUID | None
+
+
+class PreparedRequest(Step):
+    """What was frozen. `refused` is the code of SPEC E if the request may not be sent."""
+
+    cutoff: int
+    estimated: int
+    input_limit: int
+    supplements: int
+    refused: str | None = None
+
+
+@dataclass(frozen=True)
+class RequestTerms:
+    """What a release fixes for all its requests."""
+
+    budget: Budget
+    counter: TokenCounter
+    system: ChatMessage | None
+    tools_tokens: int
+    max_output_tokens: int
+    model: str
+    recent_runs: int
+
+
+# --- calling ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BeginAttempt:
+    """Begins a try for execution `execution_no`. `request_hash` is the SHA-256 of the wire body of a model call.
+
+    `durable`: the attempt must reach the disk before the call is made, since a repeat of the call could do harm.
+    """
+
+    operation_id: UUID
+    execution_no: int
+    request_hash: bytes | None = None
+    durable: bool = False
+
+
+@dataclass(frozen=True)
+class Begun:
+    """The try may be made. `interrupted` says that an earlier one began and never reported."""
+
+    attempt_no: int
+    interrupted: bool
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The Operation already has its result; nothing is called again (SPEC R2)."""
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """A stop is recorded; no new attempt starts (SPEC S8)."""
+
+
+@dataclass(frozen=True)
+class RecordFirstOutput:
+    """First output of attempt `attempt_no` (SPEC S6)."""
+
+    operation_id: UUID
+    run_id: UUID
+    attempt_no: int
+
+
+@dataclass(frozen=True)
+class FailAttempt:
+    """The failure of an attempt, as code, reason and HTTP status. A `verdict` ends the Operation with it."""
+
+    operation_id: UUID
+    attempt_no: int
+    code: str
+    reason: str
+    status: int
+    verdict: "ModelVerdict | None"
+    fragment: Content | None = None
+
+
+@dataclass(frozen=True)
+class Failures:
+    """How many tries failed so far, and the seconds since the first began."""
+
+    count: int
+    elapsed_s: float
+
+
+@dataclass(frozen=True)
+class ModelAnswered:
+    """A complete answer; `raw` is what was received, with known credentials replaced."""
+
+    reply: ModelReply = field(repr=False)
+    raw: bytes = field(repr=False)
+    cost: Decimal | None
+
+
+@dataclass(frozen=True)
+class ModelBroke:
+    """One try failed. `reason` is as in ModelCallError; `fragment` is what came before the break."""
+
+    reason: str
+    retryable: bool
+    status: int
+    retry_after_s: float | None
+    fragment: bytes | None = field(default=None, repr=False)
+
+
+# --- accepting -------------------------------------------------------------------------------------------------------
+
+
+class ToolPlan(Step):
+    """One call of a batch, as the workflow needs it: never its arguments."""
+
+    operation_id: UUID
+    name: str
+    timeout_s: float
+    local: bool
+
+
+class ModelVerdict(Step):
+    """What the answer came to. `tools` are the calls still to run; refused ones have their result already."""
+
+    kind: Literal["tools", "answer", "again", "unusable", "failed", "stopping"]
+    tools: tuple[ToolPlan, ...] = ()
+    batch: int = 0
+    end_reason: str | None = None
+    code: str | None = None
+    status: int = 0
+    over_budget: bool = False
+
+
+@dataclass(frozen=True)
+class PlannedCall:
+    """A call of the answer: the plan for running it, or the message that refuses it."""
+
+    call: ToolCall
+    effect: Effect
+    plan: ToolPlan | None
+    refusal: Content | None = None
+    refusal_status: str | None = None
+
+
+@dataclass(frozen=True)
+class AcceptModel:
+    """Everything that the answer of one attempt brought."""
+
+    context_id: UUID
+    operation_id: UUID
+    execution_no: int
+    attempt_no: int
+    loop: int
+    decision: Decision
+    reply: ModelReply = field(repr=False)
+    raw: Content
+    record: Content
+    estimator_id: str
+    calls: tuple[PlannedCall, ...] = field(default=(), repr=False)
+    feedback: Content | None = None
+    cost: Decimal | None = None
+    max_total_tokens: int | None = None
+    max_cost: Decimal | None = None
+
+
+# --- tools -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ToolCallFacts:
+    """What a tool activity needs to know of its Operation. `arguments` are those the model wrote."""
+
+    operation_id: UUID
+    session_id: UUID
+    run_id: UUID
+    release_id: UUID
+    name: str
+    call_id: str
+    state: str
+    arguments: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class RecordToolResult:
+    """The result of attempt `attempt_no`. `status` is None for plain success, as in a message."""
+
+    operation_id: UUID
+    run_id: UUID
+    execution_no: int
+    attempt_no: int
+    state: Literal["accepted", "failed", "unknown"]
+    status: str | None
+    raw: Content | None
+    message: Content
+    estimator_id: str
+    whole: Content | None = None
+    artifacts: tuple[tuple[str, Content], ...] = ()
+
+
+@dataclass(frozen=True)
+class ToolRefused:
+    """A call that is not made (SPEC T3); `content` is its result for the model."""
+
+    content: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class ToolAccepted:
+    """A call whose arguments fit the frozen schema. `local`: short and harmless enough for a local activity."""
+
+    effect: Effect
+    timeout_s: float
+    local: bool
+
+
+@dataclass(frozen=True)
+class ToolAnswered:
+    """What a tool answered, well or not.
+
+    `content` is what the model sees; if that was shortened, `whole` is all of it. `artifacts` are media type and body.
+    """
+
+    failed: bool
+    content: str = field(repr=False)
+    raw: bytes = field(repr=False)
+    whole: str | None = field(default=None, repr=False)
+    artifacts: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class ToolLost:
+    """The tool could not be asked, or its answer was lost. `content` says so if nothing more is tried.
+
+    `may_repeat`: the same call may be made again. `may_have_run`: it may have had its effect.
+    """
+
+    may_repeat: bool
+    may_have_run: bool
+    retry_after_s: float | None
+    content: str = field(repr=False)
+
+
+# --- finishing -------------------------------------------------------------------------------------------------------
+
+
+class FinishRun(Step):
+    """Ends execution `execution_no` of a Run. `numbers` go into the Run's error; they are never content.
+
+    `loop_budget` is given if an input that came too late for the last request may have one more loop
+    (`late_input: continue`, SPEC S7), else 0.
+    """
+
+    run_id: UUID
+    execution_no: int
+    status: EndStatus
+    end_reason: str
+    code: str | None = None
+    message: str | None = None
+    numbers: dict[str, int | str] = {}
+    loop_budget: int = 0
+
+
+class FinishedRun(Step):
+    """How the Run stands now. `go_on`: it has not ended, an accepted input must be served first."""
+
+    status: str
+    end_reason: str | None
+    code: str | None
+    go_on: bool = False

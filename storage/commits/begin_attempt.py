@@ -1,0 +1,66 @@
+"""One more try at an Operation is committed before the try is made: number, stop and owner looked at (SPEC W5, S8).
+
+One statement. It need not reach the disk for a call whose repeat does no harm; for a side effect it must, since this
+row is what makes an unknown outcome detectable.
+"""
+
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import text
+
+from context.errors import CorruptPayloadError, SupersededError
+from context.steps import BeginAttempt, Begun, Settled, Stopping
+from storage.database import fetch_one
+from storage.store import Store
+
+
+BEGIN = text("""
+    WITH run AS (
+      SELECT r.run_id FROM operations o JOIN runs r USING (run_id)
+      WHERE o.operation_id = :operation_id AND r.status = 'running' AND r.execution_no = :execution_no
+        AND r.stop_requested_at IS NULL
+      FOR SHARE OF r
+    ), op AS (
+      UPDATE operations o SET attempts = o.attempts + 1, state = 'calling', updated_at = now(),
+             request_hash = coalesce(o.request_hash, :request_hash)
+      FROM run WHERE o.operation_id = :operation_id AND o.run_id = run.run_id AND o.raw_id IS NULL
+        AND o.state IN ('prepared', 'frozen', 'calling')
+        AND (o.request_hash IS NULL OR o.request_hash = :request_hash)
+      RETURNING o.attempts
+    ), old AS (
+      UPDATE attempts SET state = 'superseded', ended_at = now()
+      WHERE operation_id = :operation_id AND state = 'calling' AND EXISTS (SELECT 1 FROM op) RETURNING 1
+    ), new AS (
+      INSERT INTO attempts (operation_id, attempt_no, state) SELECT :operation_id, attempts, 'calling' FROM op
+    )
+    SELECT op.attempts AS attempt_no, EXISTS (SELECT 1 FROM old) AS interrupted,
+           CASE WHEN NOT :durable THEN set_config('synchronous_commit', 'off', true) END AS fast
+    FROM op
+""")
+WHY_NOT = text("""
+    SELECT o.raw_id IS NOT NULL OR o.state NOT IN ('prepared', 'frozen', 'calling') AS settled,
+           r.status = 'running' AND r.execution_no = :execution_no AS owned,
+           r.stop_requested_at IS NOT NULL AS stopping
+    FROM operations o JOIN runs r USING (run_id) WHERE o.operation_id = :operation_id
+""")
+
+
+async def begin_attempt(store: Store, request: BeginAttempt) -> Begun | Settled | Stopping:
+    """Commit that a try begins. Raises SupersededError for a late owner, CorruptPayloadError if the request differs."""
+    async with store.transaction("begin_attempt") as connection:
+        row = await fetch_one(connection, BEGIN, **asdict(request))
+        if row is not None:
+            return Begun(attempt_no=row["attempt_no"], interrupted=row["interrupted"])
+        state = {"operation_id": request.operation_id, "execution_no": request.execution_no}
+        return _refusal(await fetch_one(connection, WHY_NOT, **state))
+
+
+def _refusal(row: Any) -> Settled | Stopping:
+    if row is None or not (row["owned"] or row["settled"]):
+        raise SupersededError
+    if row["settled"]:
+        return Settled()
+    if row["stopping"]:
+        return Stopping()
+    raise CorruptPayloadError("The rebuilt request differs from the one that was frozen.")

@@ -1,0 +1,87 @@
+"""The end of a Run: its state, what became of its inputs and calls, and the event that tells (SPEC S2, S6).
+
+A Run ends once. Whoever comes later, with whatever end, finds the one that stands.
+"""
+
+import json
+from typing import Any
+
+from sqlalchemy import text
+
+from context.errors import SupersededError
+from context.steps import FinishedRun, FinishRun
+from storage.database import fetch_one
+from storage.event_log import EventLog
+from storage.store import Store
+from storage.writes import WriteSet
+
+LOCK = text("""
+    SELECT s.session_id, r.status, r.execution_no, r.end_reason, r.error, r.event_head, r.loops
+    FROM runs r JOIN sessions s USING (session_id) WHERE r.run_id = :run_id FOR UPDATE OF s, r
+""")
+LATE_INPUTS = text("SELECT EXISTS (SELECT 1 FROM input_deliveries WHERE run_id = :run_id AND state = 'pending')")
+CARRY = """
+    INSERT INTO input_deliveries (delivery_id, input_id, session_id, input_seq, previous_delivery_id, state)
+    SELECT gen_random_uuid(), d.input_id, d.session_id, d.input_seq, d.delivery_id, 'pending'
+    FROM input_deliveries d JOIN user_inputs i USING (input_id)
+    WHERE d.run_id = :run_id AND d.state IN ('pending', 'claimed') AND i.kind = 'supplement'
+"""
+LET_GO = """
+    UPDATE input_deliveries d SET state = 'carried' FROM user_inputs i
+    WHERE d.run_id = :run_id AND d.state IN ('pending', 'claimed') AND i.input_id = d.input_id
+      AND i.kind = 'supplement'
+"""
+CLOSE_OPERATIONS = """
+    UPDATE operations SET state = CASE WHEN state = 'calling' AND purpose = 'tool' THEN 'unknown' ELSE 'cancelled' END,
+           updated_at = now()
+    WHERE run_id = :run_id AND state IN ('prepared', 'frozen', 'calling', 'raw_stored')
+"""
+CLOSE_ATTEMPTS = """
+    UPDATE attempts a SET state = 'superseded', ended_at = now() FROM operations o
+    WHERE o.run_id = :run_id AND a.operation_id = o.operation_id AND a.state = 'calling'
+      AND o.state IN ('prepared', 'frozen', 'calling', 'raw_stored')
+"""
+END = """
+    UPDATE runs SET status = :status, phase = 'ended', end_reason = :end_reason, error = CAST(:error AS jsonb),
+           ended_at = now(), event_head = :event_head,
+           active_ms = active_ms + coalesce(extract(epoch FROM now() - started_at) * 1000, 0)::bigint
+    WHERE run_id = :run_id
+"""
+
+
+async def finish_run(store: Store, request: FinishRun) -> FinishedRun:
+    """End the Run, or say how it ended already. Raises SupersededError if a newer execution owns it."""
+    async with store.transaction("finish_run") as connection:
+        run: Any = await fetch_one(connection, LOCK, run_id=request.run_id)
+        if run is None or run["execution_no"] != request.execution_no:
+            raise SupersededError
+        if run["status"] not in ("queued", "running"):
+            return _standing(run)
+        if run["loops"] < request.loop_budget:
+            late = await connection.execute(LATE_INPUTS, {"run_id": request.run_id})
+            if late.scalar():
+                return FinishedRun(status=run["status"], end_reason=None, code=None, go_on=True)
+        await _writes(request, run).send(connection)
+        return FinishedRun(status=request.status, end_reason=request.end_reason, code=request.code)
+
+
+def _standing(run: Any) -> FinishedRun:
+    return FinishedRun(status=run["status"], end_reason=run["end_reason"], code=(run["error"] or {}).get("code"))
+
+
+def _writes(request: FinishRun, run: Any) -> WriteSet:
+    writes = WriteSet()
+    for statement in (CARRY, LET_GO, CLOSE_ATTEMPTS, CLOSE_OPERATIONS):
+        writes.sql(statement)
+    events = EventLog(request.run_id, run["event_head"])
+    events.add("run_ended", status=request.status, end_reason=request.end_reason, code=request.code)
+    events.write(writes)
+    writes.sql(END, status=request.status, end_reason=request.end_reason, error=_error(request))
+    writes.bind(run_id=request.run_id)
+    return writes
+
+
+def _error(request: FinishRun) -> str | None:
+    if request.code is None:
+        return None
+    return json.dumps({"code": request.code, "message": request.message or "", "numbers": request.numbers})

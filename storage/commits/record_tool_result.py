@@ -1,0 +1,68 @@
+"""A tool's result becomes fact the moment it comes: raw, and as the message the model will get (SPEC T2, T5).
+
+One statement. The batch is delivered later, whole and in order, by `prepare_request`.
+"""
+
+import json
+from typing import Any
+
+from sqlalchemy import text
+
+from context.steps import RecordToolResult
+from storage.payloads import Sealed, distinct
+from storage.store import Store
+from storage.tables import artifacts, payloads
+from storage.writes import WriteSet
+
+
+SETTLE = """
+    UPDATE operations o SET state = :state, raw_id = :raw_id, result_id = :result_id, whole_id = :whole_id,
+           verdict = CAST(:verdict AS jsonb), updated_at = now()
+    FROM runs r
+    WHERE o.operation_id = :operation_id AND o.attempts = :attempt_no AND o.verdict IS NULL
+      AND r.run_id = o.run_id AND r.status = 'running' AND r.execution_no = :execution_no
+"""
+END_ATTEMPT = """
+    UPDATE attempts SET state = :attempt_state, ended_at = now()
+    WHERE operation_id = :operation_id AND attempt_no = :attempt_no AND state = 'calling'
+"""
+SETTLED = text("SELECT verdict IS NOT NULL AND attempts = :attempt_no FROM operations WHERE operation_id = :operation_id")
+LATE = text("""
+    INSERT INTO audit_log (audit_id, action, subject) VALUES (gen_random_uuid(), 'late_tool_result', :operation_id)
+""")
+
+
+async def record_tool_result(store: Store, request: RecordToolResult) -> bool:
+    """Commit the result. False: it came too late to count, which is noted in the audit log only (SPEC R5)."""
+    writes = WriteSet()
+    message = store.payloads.seal(request.message.body, {request.estimator_id: request.message.tokens or 0})
+    raw = store.payloads.seal(request.raw.body) if request.raw else None
+    whole = store.payloads.seal(request.whole.body) if request.whole else None
+    kept = [(media_type, store.payloads.seal(one.body)) for media_type, one in request.artifacts]
+    sealed = [one for one in (raw, message, whole, *(body for _, body in kept)) if one is not None]
+    writes.insert(payloads, distinct(sealed), skip_existing=True)
+    rows = [_artifact_row(request, ordinal, *one) for ordinal, one in enumerate(kept, start=1)]
+    writes.insert(artifacts, rows, skip_existing=True)
+    writes.sql(
+        SETTLE,
+        state=request.state,
+        raw_id=raw.payload_id if raw else None,
+        result_id=message.payload_id,
+        whole_id=whole.payload_id if whole else None,
+        verdict=json.dumps({"status": request.status}),
+        execution_no=request.execution_no,
+    )
+    writes.sql(END_ATTEMPT, attempt_state="failed" if request.state == "unknown" else "succeeded")
+    key = {"operation_id": request.operation_id, "attempt_no": request.attempt_no}
+    writes.bind(**key)
+    async with store.transaction("record_tool_result") as connection:
+        await writes.send(connection)
+        counted = bool((await connection.execute(SETTLED, key)).scalar())
+        if not counted:
+            await connection.execute(LATE, {"operation_id": str(request.operation_id)})
+    return counted
+
+
+def _artifact_row(request: RecordToolResult, ordinal: int, media_type: str, body: Sealed) -> dict[str, Any]:
+    place = {"operation_id": request.operation_id, "ordinal": ordinal}
+    return place | {"media_type": media_type, "payload_id": body.payload_id}

@@ -1,0 +1,94 @@
+"""The commits and reads of a running Run, bound to one store: what activities are given, since they import no storage."""
+
+from uuid import UUID
+
+from context.messages import ChatMessage, message_from_bytes
+from context.policy import Release
+from context.steps import (
+    AcceptModel,
+    BeginAttempt,
+    Begun,
+    FailAttempt,
+    Failures,
+    FinishedRun,
+    FinishRun,
+    ModelVerdict,
+    OpenedRun,
+    OpenRun,
+    PreparedRequest,
+    PrepareRequest,
+    RecordFirstOutput,
+    RecordToolResult,
+    RequestTerms,
+    Settled,
+    Stopping,
+    ToolCallFacts,
+)
+from storage.commits.accept_model import accept_model, taken_call_ids
+from storage.commits.begin_attempt import begin_attempt
+from storage.commits.fail_attempt import fail_attempt, failures
+from storage.commits.finish_run import finish_run
+from storage.commits.open_run import open_run
+from storage.commits.prepare_request import prepare_request
+from storage.commits.record_first_output import record_first_output
+from storage.commits.record_tool_result import record_tool_result
+from storage.reads.releases import release
+from storage.requests import FrozenRequest, Requests
+from storage.store import Store
+from storage.tool_calls import tool_call_facts
+
+
+class RunCommits:
+    """One method per commit or read; the meaning stands with the function it calls."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._requests = Requests(store)
+
+    async def reach(self, point: str) -> None:
+        """A fault point of the tests; nothing in production."""
+        await self._store.faults.reach(point)
+
+    async def release(self, release_id: UUID) -> Release:
+        return await release(self._store, release_id)
+
+    async def open_run(self, request: OpenRun) -> OpenedRun:
+        return await open_run(self._store, request)
+
+    async def prepare_request(self, request: PrepareRequest, terms: RequestTerms) -> PreparedRequest:
+        return await prepare_request(self._store, request, terms)
+
+    async def frozen_request(self, operation_id: UUID) -> FrozenRequest:
+        return await self._requests.load(operation_id)
+
+    async def begin_attempt(self, request: BeginAttempt) -> Begun | Settled | Stopping:
+        return await begin_attempt(self._store, request)
+
+    async def record_first_output(self, request: RecordFirstOutput) -> None:
+        await record_first_output(self._store, request)
+
+    async def taken_call_ids(self, session_id: UUID, ids: list[str]) -> set[str]:
+        return await taken_call_ids(self._store, session_id, ids)
+
+    async def accept_model(self, request: AcceptModel) -> ModelVerdict:
+        return await accept_model(self._store, request)
+
+    async def failures(self, operation_id: UUID) -> Failures:
+        return await failures(self._store, operation_id)
+
+    async def fail_attempt(self, request: FailAttempt) -> None:
+        await fail_attempt(self._store, request)
+
+    async def tool_call_facts(self, operation_id: UUID) -> ToolCallFacts:
+        return await tool_call_facts(self._store, operation_id)
+
+    async def record_tool_result(self, request: RecordToolResult) -> bool:
+        return await record_tool_result(self._store, request)
+
+    async def finish_run(self, request: FinishRun) -> FinishedRun:
+        return await finish_run(self._store, request)
+
+
+def messages_of(request: FrozenRequest) -> list[ChatMessage]:
+    """The messages of a frozen request, in order."""
+    return [message_from_bytes(request.contents[item.payload_id]) for item in request.items]

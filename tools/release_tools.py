@@ -1,0 +1,108 @@
+"""The tools of one release, as its activities use them: may this call be made, and what did it bring (SPEC T3, T4, T5)."""
+
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
+
+from context.policy import FrozenTool, ResultSettings
+from context.steps import ToolAccepted, ToolAnswered, ToolCallFacts, ToolLost, ToolRefused
+from tools.arguments import Accepted, Refused, check_arguments, unknown_tool
+from tools.errors import ToolUnavailableError
+from tools.offload import never_offloaded, preview
+from tools.outcomes import unavailable_outcome
+from tools.port import Tool, ToolInvocation, ToolOutcome, may_repeat
+from tools.registry import ToolBox
+from tools.running import run_within_limit
+
+
+class ReleaseTools:
+    """One release's tools. `work_root` holds the private folder of each Run (SPEC T10)."""
+
+    def __init__(self, box: ToolBox, results: ResultSettings, *, work_root: Path) -> None:
+        self._box = box
+        self._results = results
+        self._work_root = work_root
+
+    def check(self, name: str, arguments: str) -> ToolAccepted | ToolRefused:
+        """Whether a call may be made, by name and by the argument text the model wrote; nothing is guessed."""
+        tool = self._box.get(name)
+        if tool is None:
+            return ToolRefused(unknown_tool(name, self._box.names).content)
+        verdict = check_arguments(arguments, tool.frozen.parameters)
+        if isinstance(verdict, Refused):
+            return ToolRefused(verdict.content)
+        return ToolAccepted(tool.frozen.effect, tool.frozen.timeout_s, is_local(tool.frozen))
+
+    def known(self, name: str) -> ToolAccepted | None:
+        """How a call that was accepted before is run, or None if the release has no such tool."""
+        tool = self._box.get(name)
+        return ToolAccepted(tool.frozen.effect, tool.frozen.timeout_s, is_local(tool.frozen)) if tool else None
+
+    def may_repeat_unknown(self, name: str) -> bool:
+        """Whether a call whose outcome is unknown may be made again (SPEC T4)."""
+        tool = self._box.get(name)
+        return tool is not None and (tool.frozen.effect != "side_effect" or tool.frozen.retry_unknown)
+
+    async def call(
+        self, facts: ToolCallFacts, *, attempt: int, on_progress: Callable[[], None]
+    ) -> ToolAnswered | ToolLost:
+        """Make one try at a call."""
+        tool = self._box.get(facts.name)
+        if tool is None:
+            return _refused(unknown_tool(facts.name, self._box.names))
+        verdict = check_arguments(facts.arguments, tool.frozen.parameters)
+        if isinstance(verdict, Refused):
+            return _refused(verdict)
+        try:
+            outcome = await run_within_limit(tool, self._invocation(facts, verdict, attempt), on_progress=on_progress)
+        except ToolUnavailableError as error:
+            return _lost(tool, error)
+        return self._answered(tool.frozen, outcome, facts.operation_id)
+
+    def _invocation(self, facts: ToolCallFacts, accepted: Accepted, attempt: int) -> ToolInvocation:
+        work_dir = self._work_root / str(facts.run_id)
+        return ToolInvocation(
+            operation_id=facts.operation_id,
+            call_id=facts.call_id,
+            name=facts.name,
+            arguments=accepted.arguments,
+            run_id=facts.run_id,
+            session_id=facts.session_id,
+            work_dir=work_dir,
+            attempt=attempt,
+        )
+
+    def _answered(self, tool: FrozenTool, outcome: ToolOutcome, operation_id: UUID) -> ToolAnswered:
+        shown = outcome.content
+        if not never_offloaded(tool):
+            shown = preview(
+                outcome.content,
+                max_result_chars=self._results.max_result_chars,
+                preview_chars=self._results.preview_chars,
+                result_ref=str(operation_id),
+            )
+        return ToolAnswered(
+            failed=outcome.status == "error",
+            content=shown,
+            raw=outcome.raw,
+            whole=outcome.content if shown != outcome.content else None,
+            artifacts=tuple((artifact.media_type, artifact.body) for artifact in outcome.artifacts),
+        )
+
+
+def is_local(tool: FrozenTool) -> bool:
+    """Whether a call runs beside the workflow: in this process, and harmless to make twice (DESIGN 3)."""
+    return tool.kind == "builtin" or (tool.kind == "python" and tool.effect == "read_only")
+
+
+def _refused(refusal: Refused) -> ToolAnswered:
+    return ToolAnswered(True, refusal.content, refusal.content.encode())
+
+
+def _lost(tool: Tool, error: ToolUnavailableError) -> ToolLost:
+    return ToolLost(
+        may_repeat=may_repeat(tool.frozen, error),
+        may_have_run=error.may_have_run,
+        retry_after_s=error.retry_after_s,
+        content=unavailable_outcome(error).content,
+    )

@@ -1,0 +1,80 @@
+"""How a Run can end, as seen by its workflow, and how the workflow then closes (SPEC S2, W3a)."""
+
+from dataclasses import dataclass, field
+
+from context.errors import (
+    BudgetExhaustedError,
+    DeadlineExceededError,
+    LoopsExhaustedError,
+    ModelFailedError,
+    ProtectedInputTooLargeError,
+    RunFailedError,
+    WindowExceededError,
+)
+from context.steps import EndStatus, ModelVerdict, PreparedRequest
+
+
+@dataclass(frozen=True)
+class Ending:
+    """One end: state and reason, and for all but an answer and a stop the error's code and sentence."""
+
+    status: EndStatus
+    end_reason: str
+    code: str | None = None
+    message: str | None = None
+    numbers: dict[str, int | str] = field(default_factory=dict)
+
+
+class RunEnds(Exception):
+    """Leaves the steps of a Run with its end."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending.end_reason)
+        self.ending = ending
+
+
+ANSWERED = Ending("succeeded", "answered")
+STOPPED = Ending("stopped", "user_stop")
+
+
+def because(error: type[RunFailedError], **numbers: int | str) -> Ending:
+    """The end that an error of the domain stands for."""
+    status: EndStatus = error.status  # type: ignore[assignment]
+    return Ending(status, error.end_reason, error.code, error.sentence, dict(numbers))
+
+
+def out_of_time(deadline_s: int) -> Ending:
+    """The Run's active time is used up."""
+    return because(DeadlineExceededError, deadline_s=deadline_s)
+
+
+def out_of_loops(max_loops: int) -> Ending:
+    """The loop budget is used up."""
+    return because(LoopsExhaustedError, max_loops=max_loops)
+
+
+def over_budget() -> Ending:
+    """The cost or token limit is reached."""
+    return because(BudgetExhaustedError)
+
+
+def refused(prepared: PreparedRequest) -> Ending:
+    """The request does not fit; window messages give numbers, never content."""
+    protected = prepared.refused == ProtectedInputTooLargeError.code
+    error = ProtectedInputTooLargeError if protected else WindowExceededError
+    return because(error, estimated_input_tokens=prepared.estimated, input_limit=prepared.input_limit, phase="preparing")
+
+
+def no_answer(verdict: ModelVerdict) -> Ending:
+    """The model gave no usable answer."""
+    reason = verdict.end_reason or ModelFailedError.end_reason
+    message = {
+        "output_cut": "The answer was cut at the output limit; raise model.max_output_tokens.",
+        "content_filtered": "The provider withheld the answer.",
+        "model_auth": "The provider refused the key; check the stored connection.",
+        "model_quota": "The provider account has no balance or quota left.",
+        "model_rejected": "The provider refused the request; check model and parameters.",
+        "context_too_large": "The provider refused the request as too long; check model.context_window.",
+    }.get(reason, "The model could not be reached or kept failing.")
+    numbers: dict[str, int | str] = {"http_status": verdict.status} if verdict.status else {}
+    return Ending("failed", reason, verdict.code or ModelFailedError.code, message, numbers)
