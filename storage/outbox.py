@@ -27,7 +27,7 @@ LEASE = "clock_timestamp() + make_interval(secs => least(0.5 * 2 ^ least(tries +
 CLAIM_ONE = text(f"""
     UPDATE outbox SET tries = tries + 1, due_at = {LEASE}
     WHERE outbox_id = :outbox_id AND sent_at IS NULL
-    RETURNING outbox_id, kind, run_id, body::text AS body
+    RETURNING outbox_id, kind, run_id, body
 """)
 
 CLAIM_DUE = text(f"""
@@ -37,7 +37,7 @@ CLAIM_DUE = text(f"""
         WHERE sent_at IS NULL
           AND due_at <= clock_timestamp() - make_interval(secs => CASE tries WHEN 0 THEN :grace ELSE 0 END)
         ORDER BY due_at LIMIT :claims FOR UPDATE SKIP LOCKED)
-    RETURNING outbox_id, kind, run_id, body::text AS body
+    RETURNING outbox_id, kind, run_id, body
 """)
 
 # A signal or cancellation that found no execution is done, unless the start it belongs to is itself still to be sent.
@@ -81,7 +81,7 @@ def _start_body(intent: StartRun) -> dict[str, Any]:
 
 def intent_of(row: Mapping[str, Any]) -> Intent:
     """The inverse of `outbox_row`."""
-    run_id, body = row["run_id"], json.loads(row["body"])
+    run_id, body = row["run_id"], row["body"]
     if row["kind"] == "signal":
         return SignalSupplement(run_id, UUID(body["input_id"]), body["input_seq"])
     if row["kind"] == "cancel":

@@ -288,6 +288,8 @@ STATEMENTS = (
             arguments_id BYTEA,
             raw_id BYTEA,
             result_id BYTEA,
+            whole_id BYTEA,
+            prepared JSONB,
             verdict JSONB,
             created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
             updated_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
@@ -295,7 +297,8 @@ STATEMENTS = (
             CONSTRAINT fk_operations_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (run_id),
             CONSTRAINT fk_operations_arguments_id_payloads FOREIGN KEY(arguments_id) REFERENCES payloads (payload_id),
             CONSTRAINT fk_operations_raw_id_payloads FOREIGN KEY(raw_id) REFERENCES payloads (payload_id),
-            CONSTRAINT fk_operations_result_id_payloads FOREIGN KEY(result_id) REFERENCES payloads (payload_id)
+            CONSTRAINT fk_operations_result_id_payloads FOREIGN KEY(result_id) REFERENCES payloads (payload_id),
+            CONSTRAINT fk_operations_whole_id_payloads FOREIGN KEY(whole_id) REFERENCES payloads (payload_id)
         )
     """,
     """
@@ -324,6 +327,18 @@ STATEMENTS = (
             consumed BOOLEAN DEFAULT false NOT NULL,
             CONSTRAINT pk_tool_batches PRIMARY KEY (batch_id),
             CONSTRAINT fk_tool_batches_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (run_id)
+        )
+    """,
+    """
+        CREATE TABLE artifacts (
+            operation_id UUID NOT NULL,
+            ordinal INTEGER NOT NULL,
+            media_type TEXT NOT NULL,
+            payload_id BYTEA NOT NULL,
+            CONSTRAINT pk_artifacts PRIMARY KEY (operation_id, ordinal),
+            CONSTRAINT fk_artifacts_operation_id_operations FOREIGN KEY(operation_id) REFERENCES operations
+                (operation_id),
+            CONSTRAINT fk_artifacts_payload_id_payloads FOREIGN KEY(payload_id) REFERENCES payloads (payload_id)
         )
     """,
     """

@@ -1,0 +1,73 @@
+"""What the API and the command line may see. Every read of a user's own checks the owner in the query itself, so that
+what is another person's and what does not exist look the same: NotFoundError. Lists are paged by key, never by offset.
+"""
+
+from storage.reads.agents import AgentRow, ReleaseRow, agent, agents, release_row, releases
+from storage.reads.connections import ConnectionRow, StoredConnection, connection, connections, stored_connection
+from storage.reads.inputs import InputRow, run_inputs, session_inputs
+from storage.reads.manifests import ManifestItem, ManifestRow, manifests
+from storage.reads.messages import MessagePage, MessageRow, messages
+from storage.reads.operations import (
+    AttemptRow,
+    OperationResult,
+    OperationRow,
+    operation,
+    operation_result,
+    operations,
+)
+from storage.reads.pages import Page
+from storage.reads.people import KeyRow, Principal, UserRow, find_key, keys, users
+from storage.reads.releases import release
+from storage.reads.runs import EventRow, InstanceRow, RunRow, instances, run, run_events, runs
+from storage.reads.sessions import SessionRow, session, sessions
+from storage.reads.usage import UsageTotals, session_usage, usage
+
+__all__ = [
+    "AgentRow",
+    "AttemptRow",
+    "ConnectionRow",
+    "EventRow",
+    "InputRow",
+    "InstanceRow",
+    "KeyRow",
+    "ManifestItem",
+    "ManifestRow",
+    "MessagePage",
+    "MessageRow",
+    "OperationResult",
+    "OperationRow",
+    "Page",
+    "Principal",
+    "ReleaseRow",
+    "RunRow",
+    "SessionRow",
+    "StoredConnection",
+    "UsageTotals",
+    "UserRow",
+    "agent",
+    "agents",
+    "connection",
+    "connections",
+    "find_key",
+    "instances",
+    "keys",
+    "manifests",
+    "messages",
+    "operation",
+    "operation_result",
+    "operations",
+    "release",
+    "release_row",
+    "releases",
+    "run",
+    "run_events",
+    "run_inputs",
+    "runs",
+    "session",
+    "session_inputs",
+    "session_usage",
+    "sessions",
+    "stored_connection",
+    "usage",
+    "users",
+]

@@ -1,0 +1,77 @@
+"""Stored connections. A client learns whether there is a key; only the edge that calls the provider is given it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from storage.database import fetch_all, fetch_one
+from storage.reads.pages import found
+from storage.store import Store
+
+
+@dataclass(frozen=True)
+class ConnectionRow:
+    """A connection as it may be shown (SPEC L6); `models` as in SPEC 16: `{id, context_window, …}`."""
+
+    connection_id: UUID
+    name: str
+    provider: str
+    base_url: str | None
+    has_key: bool
+    models: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class StoredConnection:
+    """A connection with its secret, for the call itself. The secret is part of no text form of this value."""
+
+    name: str
+    provider: str
+    base_url: str | None
+    secret: str | None = field(repr=False)
+    models: tuple[Mapping[str, Any], ...] = ()
+
+
+COLUMNS = """
+    SELECT connection_id, name, provider, base_url, secret_id, models FROM connections WHERE space_id = :space_id
+"""
+ALL = text(f"{COLUMNS} ORDER BY name")
+ONE = text(f"{COLUMNS} AND name = :name")
+
+
+async def connections(store: Store, space_id: UUID) -> list[ConnectionRow]:
+    """The connections of a space, by name."""
+    async with store.reading() as connection_:
+        return [_row(row) for row in await fetch_all(connection_, ALL, space_id=space_id)]
+
+
+async def connection(store: Store, space_id: UUID, name: str) -> ConnectionRow:
+    """One connection. Raises NotFoundError."""
+    async with store.reading() as connection_:
+        return _row(found(await fetch_one(connection_, ONE, space_id=space_id, name=name)))
+
+
+async def stored_connection(store: Store, space_id: UUID, name: str) -> StoredConnection:
+    """One connection with its secret. Raises NotFoundError."""
+    async with store.reading() as connection_:
+        row = found(await fetch_one(connection_, ONE, space_id=space_id, name=name))
+        secret = await _secret(store, connection_, row["secret_id"])
+    return StoredConnection(row["name"], row["provider"], row["base_url"], secret, tuple(row["models"]))
+
+
+async def _secret(store: Store, connection_: AsyncConnection, secret_id: bytes | None) -> str | None:
+    if secret_id is None:
+        return None
+    return str(json.loads(await store.payloads.read_one(connection_, secret_id))["secret"])
+
+
+def _row(row: Mapping[str, Any]) -> ConnectionRow:
+    has_key = row["secret_id"] is not None
+    return ConnectionRow(
+        row["connection_id"], row["name"], row["provider"], row["base_url"], has_key, tuple(row["models"])
+    )

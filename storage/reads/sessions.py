@@ -1,0 +1,72 @@
+"""A user's own sessions."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from storage.database import fetch_all, fetch_one
+from storage.reads.pages import Page, clamped, cursor_id, found, page_of
+from storage.store import Store
+
+LAST = UUID(int=2**128 - 1)
+
+
+@dataclass(frozen=True)
+class SessionRow:
+    """A session; `run_head` is the number of its newest Run."""
+
+    session_id: UUID
+    agent: str
+    title: str | None = field(repr=False)
+    archived: bool
+    run_head: int
+    active_run_id: UUID | None
+    created_at: datetime
+
+
+COLUMNS = """
+    SELECT s.session_id, a.name AS agent, s.title_id, s.archived_at IS NOT NULL AS archived, s.run_head,
+           r.run_id AS active_run_id, s.created_at
+    FROM sessions s JOIN agents a USING (agent_id)
+    LEFT JOIN runs r ON r.session_id = s.session_id AND r.status IN ('queued', 'running')
+    WHERE s.owner_id = :owner_id
+"""
+ONE = text(f"{COLUMNS} AND s.session_id = :session_id")
+PAGE = f"{COLUMNS} AND s.session_id < :before {{}} ORDER BY s.session_id DESC LIMIT :limit"
+ALL = text(PAGE.format(""))
+UNARCHIVED = text(PAGE.format("AND s.archived_at IS NULL"))
+
+
+async def sessions(
+    store: Store, owner_id: UUID, *, include_archived: bool = False, limit: int = 50, cursor: str | None = None
+) -> Page[SessionRow]:
+    """The owner's sessions, newest first."""
+    limit, before = clamped(limit), cursor_id(cursor) if cursor else LAST
+    statement = ALL if include_archived else UNARCHIVED
+    async with store.reading() as connection:
+        rows = await fetch_all(connection, statement, owner_id=owner_id, before=before, limit=limit + 1)
+        items = await _rows(store, connection, rows)
+    return page_of(items, limit, lambda one: str(one.session_id))
+
+
+async def session(store: Store, session_id: UUID, owner_id: UUID) -> SessionRow:
+    """One session. Raises NotFoundError."""
+    async with store.reading() as connection:
+        row = found(await fetch_one(connection, ONE, session_id=session_id, owner_id=owner_id))
+        return (await _rows(store, connection, [row]))[0]
+
+
+async def _rows(store: Store, connection: AsyncConnection, rows: Sequence[Mapping[str, Any]]) -> list[SessionRow]:
+    titles = await store.payloads.read(connection, [row["title_id"] for row in rows if row["title_id"]])
+    return [_row(row, titles) for row in rows]
+
+
+def _row(row: Mapping[str, Any], titles: Mapping[bytes, bytes]) -> SessionRow:
+    title = json.loads(titles[row["title_id"]])["title"] if row["title_id"] else None
+    return SessionRow(**{name: value for name, value in row.items() if name != "title_id"}, title=title)

@@ -1,0 +1,134 @@
+"""Builders for storage tests: who and what exists, and short forms of the commits under test."""
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from uuid import UUID
+
+from sqlalchemy import text
+
+from context.errors import AgentLoomError
+from context.policy import AgentDefinition, ModelSettings, Release
+from storage.commits.accept_input import AcceptInput, accept_input
+from storage.commits.create_session import CreateSession, create_session
+from storage.commits.create_space_user import CreateSpaceUser, create_space_user
+from storage.commits.publish_release import PublishRelease, publish_release
+from storage.incoming import AcceptedInput
+from storage.payloads import Keys
+from storage.store import FaultPlan, Store
+
+KEYS = Keys(master={"k1": b"m" * 32}, index=b"i" * 32)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class World:
+    """Who and what exists."""
+
+    space_id: UUID
+    owner_id: UUID
+    stranger_id: UUID
+    agent_id: UUID
+    release_id: UUID
+    session_id: UUID
+
+
+def release(name: str = "scout", instructions: str = "Be brief.") -> Release:
+    """A small release."""
+    definition = AgentDefinition(
+        name=name, instructions=instructions, model=ModelSettings(provider="demo", model="demo-1")
+    )
+    return Release(
+        definition=definition,
+        tools=(),
+        context_window=32768,
+        window_source="manual",
+        provider_output_limit=None,
+        estimator_id="utf8-bytes",
+        base_url=None,
+    )
+
+
+async def build_world(store: Store) -> World:
+    """A user with a session of an agent, and a stranger in the same space."""
+    owner = await create_space_user(store, CreateSpaceUser("ada", "admin"))
+    stranger = await create_space_user(store, CreateSpaceUser("eve", "member"))
+    published = await publish_release(store, PublishRelease(owner.space_id, release()))
+    session = await create_session(store, CreateSession(owner.space_id, owner.user_id, "scout"))
+    return World(
+        owner.space_id,
+        owner.user_id,
+        stranger.user_id,
+        published.agent_id,
+        published.release_id,
+        session.session_id,
+    )
+
+
+async def say(store: Store, world: World, words: str, **more: Any) -> AcceptedInput:
+    """Accept an input of the world's owner in the world's session."""
+    return await accept_input(store, AcceptInput(**({"session_id": world.session_id, "owner_id": world.owner_id, "text": words} | more)))
+
+
+async def end_run(store: Store, run_id: UUID, status: str = "failed", *, carry: bool = True) -> None:
+    """End a Run as the database sees it, its undelivered supplements carried."""
+    await execute(store, "UPDATE runs SET status = :status, ended_at = now(), end_reason = 'internal' WHERE run_id = :run_id", status=status, run_id=run_id)
+    if carry:
+        await execute(store, CARRY, run_id=run_id)
+
+
+CARRY = """
+    WITH old AS (
+        UPDATE input_deliveries d SET state = 'carried' FROM user_inputs i
+        WHERE d.run_id = :run_id AND d.state IN ('pending', 'claimed') AND i.input_id = d.input_id
+          AND i.kind = 'supplement'
+        RETURNING d.*)
+    INSERT INTO input_deliveries (delivery_id, input_id, session_id, input_seq, previous_delivery_id, state)
+    SELECT gen_random_uuid(), input_id, session_id, input_seq, delivery_id, 'pending' FROM old
+"""
+
+
+async def execute(store: Store, sql: str, **binds: Any) -> None:
+    """Run one statement."""
+    async with store.database.transaction() as connection:
+        await connection.execute(text(sql), binds)
+
+
+async def rows(store: Store, sql: str, **binds: Any) -> list[dict[str, Any]]:
+    """Rows of one query."""
+    async with store.reading() as connection:
+        return [dict(row) for row in (await connection.execute(text(sql), binds)).mappings()]
+
+
+async def count(store: Store, table: str, where: str = "true", **binds: Any) -> int:
+    """Rows of a table."""
+    found = await rows(store, f"SELECT count(*) AS n FROM {table} WHERE {where}", **binds)
+    return int(found[0]["n"])
+
+
+async def outcomes(calls: Sequence[Awaitable[T]]) -> tuple[list[T], list[AgentLoomError]]:
+    """What concurrent calls returned, and the domain errors the others met."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException) and not isinstance(result, AgentLoomError):
+            raise result
+    errors = [result for result in results if isinstance(result, AgentLoomError)]
+    return [result for result in results if not isinstance(result, BaseException)], errors
+
+
+class Crash(Exception):
+    """The process died at a fault point."""
+
+
+class CrashAt(FaultPlan):
+    """Dies once, the first time execution reaches `point`."""
+
+    def __init__(self, point: str) -> None:
+        self._point: str | None = point
+
+    async def reach(self, point: str) -> None:
+        if point == self._point:
+            self._point = None
+            raise Crash
