@@ -147,8 +147,8 @@ def _candidates(conversation: Conversation) -> list[str]:
 def _promise(path: str, call: Made, words: Sequence[str]) -> float:
     named = 3 * mentions(path.replace("/", " "), words)
     found = 2 if "search" in call.name.lower() else 0
-    is_document = path.endswith((".md", ".rst", ".txt"))
-    return named + found + (1 if is_document else 0)
+    is_prose = path.endswith((".md", ".rst"))
+    return named + found + (4 if is_prose else 0)
 
 
 def _answer(conversation: Conversation) -> str:
