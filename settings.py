@@ -31,6 +31,7 @@ OUR_MODULES = frozenset(
         "egress",
         "hooks",
         "providers",
+        "process_logs",
         "settings",
         "stack",
         "storage",

@@ -1,0 +1,67 @@
+"""The API process: reads the settings, opens what the application needs, and serves until SIGTERM."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import uvicorn
+from temporalio.client import Client
+from temporalio.envconfig import ClientConfig
+
+from api.app import Outside, build_app, reaching
+from process_logs import configure_logs
+from settings import Settings, load_settings, use_app_dir
+from storage.payloads import Keys
+from storage.store import Store
+
+# An open event stream would hold the exit for as long as its Run; clients come back with Last-Event-ID.
+GRACEFUL_SHUTDOWN_S = 3
+
+
+async def serve(settings: Settings) -> None:
+    """Serve until the process is told to stop, then close everything."""
+    async with _store(settings) as store, _outside(settings) as outside:
+        config = uvicorn.Config(
+            build_app(store, outside),
+            host=settings.api_host,
+            port=settings.api_port,
+            loop="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
+        )
+        await uvicorn.Server(config).serve()
+
+
+@asynccontextmanager
+async def _store(settings: Settings) -> AsyncIterator[Store]:
+    keys = Keys({key.id: key.key for key in settings.master_keys}, settings.index_key)
+    store = Store.open(settings.database_url.get_secret_value(), keys)
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+@asynccontextmanager
+async def _outside(settings: Settings) -> AsyncIterator[Outside]:
+    """Temporal is connected lazily: the API serves, and accepts inputs, while Temporal is away."""
+    config = ClientConfig.load_client_connect_config()
+    temporal = await Client.connect(**config, lazy=True, data_converter=data_converter())
+    private = settings.allowed_private_addresses
+    async with reaching(temporal, task_queue=settings.task_queue, private_addresses=private) as outside:
+        yield outside
+
+
+def main() -> None:
+    """Entry point of `python -m api`."""
+    settings = load_settings()
+    use_app_dir(settings.app_dir)
+    configure_logs(settings.log_level)
+    import uvloop
+
+    uvloop.run(serve(settings))
+
+
+if __name__ == "__main__":
+    main()

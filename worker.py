@@ -1,0 +1,153 @@
+"""The worker process: builds the adapters, binds them to the activities, polls until SIGTERM, then drains.
+
+The composition root: nothing else imports it, and nothing happens on import.
+"""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from temporalio.client import Client
+from temporalio.envconfig import ClientConfig
+from temporalio.worker import Worker
+
+from activities.model_calls import ModelCallActivities
+from activities.releases import Releases
+from activities.requests import RequestActivities
+from activities.runs import RunActivities
+from activities.tool_calls import ToolCallActivities
+from context.errors import AgentLoomError
+from context.policy import Release
+from egress.client import build_client
+from egress.mcp import build_mcp_http_client
+from process_logs import configure_logs
+from providers.chat import ChatClient
+from providers.demo.server import serve as serve_demo
+from providers.release_model import ReleaseModel
+from settings import PrivateAddresses, Settings, load_settings, use_app_dir
+from storage.for_release import results_of, secrets_of
+from storage.outbox import Relay
+from storage.payloads import Keys
+from storage.run_commits import RunCommits
+from storage.store import FaultPlan, Store
+from tools.builtin import Backends
+from tools.mcp_servers import McpServers
+from tools.registry import Adapters, ToolBoxes
+from tools.release_tools import ReleaseTools
+from workflows.dispatch import TemporalSender
+from workflows.registry import WORKFLOWS, data_converter, sandbox
+
+# A worker that lost its cache, or died, gives its workflows up after this time instead of Temporal's ten seconds.
+STICKY = timedelta(seconds=1)
+# What runs when the process is told to stop may take this long; then it is handed to another worker.
+DRAIN = timedelta(seconds=2)
+HEARTBEATS = timedelta(milliseconds=500)
+
+
+@dataclass(frozen=True)
+class Edges:
+    """What the worker reaches beyond database and Temporal."""
+
+    work_dir: Path
+    demo_base_url: str
+    chat: ChatClient
+    demo_chat: ChatClient  # the demo model is on loopback, which other models may not be
+    boxes: ToolBoxes
+
+
+@asynccontextmanager
+async def open_edges(store: Store, *, private_addresses: PrivateAddresses, work_dir: Path) -> AsyncIterator[Edges]:
+    """Clients for models and tools, and the demo model, closed at the end."""
+    async with AsyncExitStack() as stack:
+        http = await stack.enter_async_context(build_client(private_addresses=private_addresses))
+        demo_http = await stack.enter_async_context(build_client(private_addresses="loopback"))
+        server = await serve_demo()
+        stack.push_async_callback(server.aclose)
+        servers = McpServers(
+            http_client_for=lambda headers: build_mcp_http_client(private_addresses=private_addresses, headers=headers),
+            folder=work_dir,
+        )
+        stack.push_async_callback(servers.aclose)
+        boxes = ToolBoxes(Adapters(http, servers, Backends(results_of(store))))
+        yield Edges(work_dir, server.base_url, ChatClient(http), ChatClient(demo_http), boxes)
+
+
+def build_activities(store: Store, edges: Edges) -> Sequence[Any]:
+    """The activities, with their collaborators bound."""
+
+    def build_model(release_id: UUID, release: Release) -> ReleaseModel:
+        secrets = secrets_of(store, release_id)
+        chat = edges.demo_chat if release.definition.model.provider == "demo" else edges.chat
+        return ReleaseModel(release, chat=chat, resolve_secret=secrets, demo_base_url=edges.demo_base_url)
+
+    def build_tools(release_id: UUID, release: Release) -> ReleaseTools:
+        box = edges.boxes.box(release_id, release, resolve_secret=secrets_of(store, release_id))
+        return ReleaseTools(box, release.definition.context.results, work_root=edges.work_dir)
+
+    commits = RunCommits(store)
+    releases = Releases(commits, build_model=build_model, build_tools=build_tools)
+    runs, requests = RunActivities(commits, releases), RequestActivities(commits, releases)
+    models, tools = ModelCallActivities(commits, releases), ToolCallActivities(commits, releases)
+    return [runs.open_run, runs.finish_run, requests.prepare_request, models.call_model, tools.call_tool]
+
+
+def build_worker(client: Client, store: Store, edges: Edges, *, task_queue: str, **options: Any) -> Worker:
+    """The Temporal worker as it runs in production; `options` are for tests."""
+    settings: dict[str, Any] = {
+        "sticky_queue_schedule_to_start_timeout": STICKY,
+        "graceful_shutdown_timeout": DRAIN,
+        "max_heartbeat_throttle_interval": HEARTBEATS,
+        "default_heartbeat_throttle_interval": HEARTBEATS,
+        "workflow_failure_exception_types": [AgentLoomError],
+    }
+    return Worker(
+        client,
+        task_queue=task_queue,
+        workflows=WORKFLOWS,
+        activities=build_activities(store, edges),
+        workflow_runner=sandbox(),
+        **(settings | options),
+    )
+
+
+async def run_worker(settings: Settings, faults: FaultPlan | None = None) -> None:
+    """Poll until SIGTERM or SIGINT; then finish or hand over what runs."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    keys = Keys({key.id: key.key for key in settings.master_keys}, settings.index_key)
+    store = Store.open(settings.database_url.get_secret_value(), keys, faults=faults)
+    private = settings.allowed_private_addresses
+    async with open_edges(store, private_addresses=private, work_dir=settings.work_dir) as edges:
+        client = await connect()
+        relay = Relay(store, TemporalSender(client, task_queue=settings.task_queue))
+        relaying = asyncio.create_task(relay.run())
+        async with build_worker(client, store, edges, task_queue=settings.task_queue):
+            await asyncio.wait([asyncio.create_task(stop.wait()), relaying], return_when=asyncio.FIRST_COMPLETED)
+        relaying.cancel()
+    await store.aclose()
+
+
+async def connect() -> Client:
+    """A client of the Temporal server that the environment names (`temporalio.envconfig`)."""
+    return await Client.connect(**ClientConfig.load_client_connect_config(), data_converter=data_converter())
+
+
+def main() -> None:
+    """Entry point of `python -m worker`."""
+    settings = load_settings()
+    use_app_dir(settings.app_dir)
+    configure_logs(settings.log_level)
+    import uvloop
+
+    uvloop.run(run_worker(settings))
+
+
+if __name__ == "__main__":
+    main()
