@@ -1,14 +1,14 @@
 """`agentloom doctor`: looks at every part of a stack and says, for each that fails, which command mends it."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from cli.output import ExitCode, print_json, print_table, progress
+from cli.output import CommandError, ExitCode, print_json, print_table, progress
 
 
 def register(app: typer.Typer) -> None:
@@ -23,18 +23,28 @@ def doctor(
     model_url: Annotated[
         str | None, typer.Option(help="Address of a model API to look at besides those of the published agents.")
     ] = None,
+    part: Annotated[
+        list[str] | None, typer.Option(help="Judge only this part, for example worker; may be repeated.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> int:
     """Check Python, PostgreSQL and its schema, Temporal, the worker, ports, API and model endpoints."""
     from stack.checks import examine
 
     with progress("looking at every part"):
-        findings = asyncio.run(examine(data_dir, model_url=model_url))
+        findings = _chosen(asyncio.run(examine(data_dir, model_url=model_url)), part)
     if json:
         print_json({"ok": not any(map(_is_broken, findings)), "checks": [_as_json(finding) for finding in findings]})
     else:
         _show(findings)
     return ExitCode.NOT_REACHABLE if any(map(_is_broken, findings)) else ExitCode.DONE
+
+
+def _chosen(findings: Sequence[Any], parts: Sequence[str] | None) -> list[Any]:
+    names = [finding.part for finding in findings]
+    if unknown := sorted(set(parts or ()) - set(names)):
+        raise CommandError(f"There is no part {unknown[0]}.", why=f"The parts are: {', '.join(dict.fromkeys(names))}.")
+    return [finding for finding in findings if not parts or finding.part in parts]
 
 
 def _is_broken(finding: Any) -> bool:

@@ -13,12 +13,19 @@ def register(app: typer.Typer) -> None:
     app.command()(migrate)
 
 
-def migrate(json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False) -> None:
+def migrate(
+    search_attributes: Annotated[
+        bool, typer.Option("--search-attributes", help="Also register our search attributes with Temporal.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+) -> None:
     """Bring the database at DATABASE_URL to the newest schema; fine to repeat, and to run twice at once."""
     from settings import load_database_settings
 
     url = load_database_settings().database_url.get_secret_value()
     before, after = asyncio.run(_migrate(url))
+    if search_attributes:
+        asyncio.run(_register_search_attributes())
     if json:
         print_json({"before": before, "after": after})
     elif before == after:
@@ -42,3 +49,22 @@ async def _migrate(url: str) -> tuple[str | None, str]:
     before, after = await revision(url)
     await upgrade(url)
     return before, after
+
+
+async def _register_search_attributes() -> None:
+    from temporalio.client import Client
+    from temporalio.envconfig import ClientConfig
+    from temporalio.service import RPCError
+
+    from cli.output import CommandError, ExitCode
+    from stack.temporal import register_search_attributes
+
+    try:
+        await register_search_attributes(await Client.connect(**ClientConfig.load_client_connect_config()))
+    except (RPCError, RuntimeError):
+        raise CommandError(
+            "The search attributes could not be registered.",
+            why="Nothing healthy answers at the Temporal address of the environment.",
+            mend="Start that server or correct TEMPORAL_ADDRESS, then: agentloom migrate --search-attributes",
+            exit_code=ExitCode.NOT_REACHABLE,
+        ) from None

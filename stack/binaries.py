@@ -11,7 +11,7 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,15 +33,17 @@ class PostgresBinaries:
     identity: Identity
 
 
-def find_binaries(*, major: int | None = None) -> PostgresBinaries:
+def find_binaries(*, major: int | None = None, identities: Iterable[Identity] | None = None) -> PostgresBinaries:
     """The newest PostgreSQL that runs here, or the one of the given major version for data that exists already.
+
+    `identities` are who may run it, in order of preference; by default what this user can offer.
 
     Raises:
         StackError: there is none, or none of them runs as any user that is available.
     """
     found = [(folder, version) for folder, version in _installed() if major in (None, version)]
     for folder, version in sorted(found, key=lambda pair: -pair[1]):
-        for identity in _identities():
+        for identity in available_identities() if identities is None else identities:
             if _runs(folder, identity):
                 return PostgresBinaries(folder, version, identity)
     raise StackError("PostgreSQL could not be started.", why=_why_none(found, major), mend=INSTALL_HINT)
@@ -82,7 +84,8 @@ def _major_version(folder: Path) -> int | None:
     return int(match[1]) if match else None
 
 
-def _identities() -> Iterator[Identity]:
+def available_identities() -> Iterator[Identity]:
+    """Whom this process can run a server as, best first: itself, or for root a user that is not root."""
     if os.geteuid() != 0:
         yield SAME_USER
         return

@@ -66,6 +66,7 @@ def spawn(spec: ChildSpec) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=log,
             start_new_session=True,
+            umask=0o077,  # what a child writes is for us alone
         )
 
 

@@ -8,8 +8,9 @@ import os
 import re
 import secrets
 import signal
+import stat
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, urlsplit
@@ -18,7 +19,7 @@ import asyncpg
 
 from settings import inherited_environment
 from stack.binaries import PostgresBinaries, find_binaries
-from stack.children import ChildSpec, shim_command
+from stack.children import ChildSpec, Identity, shim_command
 from stack.errors import StackError
 from stack.ports import LOOPBACK
 
@@ -95,15 +96,19 @@ class PostgresServer:
         return await answers(self.url("postgres"))
 
 
-def prepare(data_dir: Path, *, port: int, password: str) -> PostgresServer:
+def prepare(
+    data_dir: Path, *, port: int, password: str, identities: Iterable[Identity] | None = None
+) -> PostgresServer:
     """A server on this data folder, which is created at the first use. Starts nothing.
+
+    `identities` is for `find_binaries`: who may run the server.
 
     Raises:
         StackError: no PostgreSQL of the needed version runs here, or the folder can't be made.
     """
     version_file = data_dir / "PG_VERSION"
     major = int(version_file.read_text()) if version_file.exists() else None
-    server = PostgresServer(find_binaries(major=major), data_dir.resolve(), port, password)
+    server = PostgresServer(find_binaries(major=major, identities=identities), data_dir.resolve(), port, password)
     if major is None:
         _create(server)
     return server
@@ -177,8 +182,12 @@ def _write_for(path: Path, text: str) -> None:
         file.write(text)
 
 
-def _give_to(identity: str, *paths: Path) -> None:
-    if identity.startswith("user:"):
-        uid, gid = map(int, identity.split(":")[1:])
-        for path in paths:
-            os.chown(path, uid, gid)
+def _give_to(identity: Identity, *paths: Path) -> None:
+    """Hand files to the service user that will run the server, and let it pass through the folder that holds them."""
+    kind, _, ids = identity.partition(":")
+    if kind != "user":
+        return
+    uid, _, gid = ids.partition(":")
+    for path in paths:
+        os.chown(path, int(uid), int(gid))
+        path.parent.chmod(stat.S_IMODE(path.parent.stat().st_mode) | stat.S_IXOTH)

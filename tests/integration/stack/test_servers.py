@@ -1,11 +1,21 @@
 """The embedded servers: what they promise to whoever starts them."""
 
+import asyncio
+import os
+import pwd
+import tempfile
+from pathlib import Path
+
 import asyncpg
 import pytest
 from temporalio.client import Client
 
-from stack import temporal
+from stack import postgres, temporal
+from stack.children import user_identity
+from stack.errors import StackError
+from stack.ports import any_free_port
 from stack.postgres import PostgresServer
+from stack.supervisor import Supervisor
 
 
 async def test_every_database_connection_needs_the_password(postgres_server: PostgresServer) -> None:
@@ -40,3 +50,29 @@ async def test_registering_search_attributes_twice_is_fine(temporal_client: Clie
 async def test_a_task_queue_without_a_worker_is_seen_as_not_polled(temporal_client: Client, task_queue: str) -> None:
     """SPEC 17: doctor looks for a polling worker."""
     assert not await temporal.is_polled(temporal_client, task_queue)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+async def test_where_user_namespaces_are_refused_root_runs_it_as_a_service_user() -> None:
+    """Design 10: the fallback of the launcher, with the data folder handed to that user."""
+    nobody = pwd.getpwnam("nobody")
+    with tempfile.TemporaryDirectory() as folder:
+        identities = [user_identity(nobody.pw_uid, nobody.pw_gid)]
+        server = await asyncio.to_thread(
+            postgres.prepare, Path(folder) / "postgres", port=any_free_port(), password="x", identities=identities
+        )
+        supervisor = Supervisor()
+        try:
+            await supervisor.start(server.child(log_file=Path(folder) / "postgres.log"))
+            assert Path(f"/proc/{supervisor.pids['postgres']}").stat().st_uid == nobody.pw_uid
+            assert await postgres.answers(server.url("postgres"))
+        finally:
+            await supervisor.stop()
+
+
+async def test_a_data_folder_of_a_version_that_is_not_installed_is_said_clearly(tmp_path: Path) -> None:
+    """SPEC 17: what, why, next."""
+    (tmp_path / "PG_VERSION").write_text("12\n")
+    with pytest.raises(StackError, match="could not be started") as caught:
+        postgres.prepare(tmp_path, port=1, password="x")
+    assert "PostgreSQL 12" in caught.value.why
