@@ -19,7 +19,7 @@ def _not_blank(text: str) -> str:
     return text
 
 
-# Longer than MAX_CHARS is TOO_LARGE rather than INPUT_INVALID, so `context.inputs` refuses it and the schema only says so.
+# A longer text is TOO_LARGE rather than INPUT_INVALID: `context.inputs` refuses it, the schema only says so.
 InputText = Annotated[
     str, Field(min_length=1, json_schema_extra={"maxLength": MAX_CHARS, "pattern": r"\S"}), AfterValidator(_not_blank)
 ]
@@ -88,6 +88,7 @@ class AgentList(Page):
 
 class ReleaseEntry(Answer):
     agent_id: UUID
+    agent: str
     release_id: UUID
     release_no: int
     release_hash: str
@@ -207,6 +208,8 @@ class UsageTotals(Answer):
 
 
 class RunEntry(Answer):
+    """A Run as it stands. `event_head` is the `run_seq` of its newest event."""
+
     run_id: UUID
     session_id: UUID
     release_id: UUID
@@ -221,6 +224,7 @@ class RunEntry(Answer):
     workflow_id: str
     execution_no: int
     usage: UsageTotals
+    event_head: int
     stop_requested: bool
     created_at: datetime
     ended_at: datetime | None
@@ -232,6 +236,20 @@ class RunList(Page):
 
 class ResumeRun(Wanted):
     text: InputText | None = None
+
+
+class ReceivedInput(Answer):
+    input_id: UUID
+    input_seq: int
+    kind: InputKind
+    run_id: UUID
+    delivery_id: UUID
+
+
+class ResumedRun(RunEntry):
+    """The Run, and the supplement it was resumed with."""
+
+    input: ReceivedInput | None
 
 
 class RunEvent(Answer):
@@ -274,7 +292,7 @@ class AttemptEntry(Answer):
     started_at: datetime
     first_output_at: datetime | None
     ended_at: datetime | None
-    usage: dict[str, int | None] | None
+    usage: dict[str, Any] | None
     cost: Decimal | None
     error: dict[str, Any] | None
 
@@ -307,9 +325,10 @@ class RebuiltRequest(Answer):
 
 
 class OperationResult(Answer):
-    """`raw` is what came from the model or tool; `effective` is the message that went on."""
+    """`raw` is what came from the model or tool; `effective` is the message that went on. Null: there is none yet."""
 
     operation_id: UUID
+    state: OperationState
     view: Literal["raw", "effective"]
     result: Any
 
@@ -413,7 +432,6 @@ class CreatedKey(Answer):
 class KeyEntry(Answer):
     key_id: UUID
     user_id: UUID
-    user: str
     hint: str
     created_at: datetime
     revoked_at: datetime | None
@@ -421,8 +439,3 @@ class KeyEntry(Answer):
 
 class KeyList(Page):
     items: list[KeyEntry]
-
-
-class UsageReport(UsageTotals):
-    runs: int
-    sessions: int

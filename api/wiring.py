@@ -9,6 +9,7 @@ from uuid import UUID
 from fastapi import Depends, Request
 
 from api.limits import KeyLimits, RateLimit
+from api.metrics import Metrics
 from api.publishing import Ports
 from context.intents import Sender
 from storage.events import RunEventFeed
@@ -44,6 +45,7 @@ class Services:
     temporal_answers: Callable[[], Awaitable[bool]]
     limits: KeyLimits
     options: ApiOptions
+    metrics: Metrics = field(default_factory=Metrics)
     background: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:

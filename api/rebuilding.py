@@ -1,0 +1,59 @@
+"""Any past request, rebuilt byte for byte from what is stored, its hash checked (SPEC A9)."""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Protocol
+from uuid import UUID
+
+from api.wiring import Rebuilt
+from context.errors import CorruptPayloadError
+from context.messages import ChatMessage, message_from_bytes
+from context.policy import Release
+from storage import reads
+from storage.requests import Requests
+from storage.store import Store
+
+KEPT_MODELS = 32
+
+
+class WireForm(Protocol):
+    """Turns the messages of a release's request into the bytes that are sent."""
+
+    def body(self, messages: Sequence[ChatMessage]) -> bytes: ...
+
+
+BuildModel = Callable[[Release], WireForm]
+
+
+class Rebuilding:
+    """Rebuilds requests; keeps the wire forms of the releases it used last."""
+
+    def __init__(self, store: Store, *, build_model: BuildModel) -> None:
+        self._store = store
+        self._requests = Requests(store)
+        self._build_model = build_model
+        self._models: OrderedDict[UUID, WireForm] = OrderedDict()
+
+    async def rebuild(self, operation_id: UUID) -> Rebuilt:
+        """The bytes that were sent for a model Operation.
+
+        Raises NotFoundError for an Operation without a request, CorruptPayloadError if the bytes are not those whose
+        hash was stored when the request was first sent.
+        """
+        request = await self._requests.load(operation_id)
+        model = await self._model(request.release_id)
+        body = model.body([message_from_bytes(request.contents[item.payload_id]) for item in request.items])
+        digest = hashlib.sha256(body)
+        if request.request_hash is not None and request.request_hash != digest.digest():
+            raise CorruptPayloadError("The rebuilt request is not the one that was sent.")
+        return Rebuilt(body, digest.hexdigest())
+
+    async def _model(self, release_id: UUID) -> WireForm:
+        model = self._models.get(release_id)
+        if model is None:
+            model = self._models[release_id] = self._build_model(await reads.release(self._store, release_id))
+            if len(self._models) > KEPT_MODELS:
+                self._models.popitem(last=False)
+        self._models.move_to_end(release_id)
+        return model

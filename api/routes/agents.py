@@ -1,0 +1,45 @@
+"""Agents and their releases: publish, list, read."""
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Path
+
+from api.auth import Caller
+from api.openapi import refusals, router
+from api.paging import Cursor, Limit
+from api.publishing import resolve
+from api.schemas import AgentEntry, AgentList, PublishAgent, PublishedRelease, ReleaseEntry
+from api.wiring import Wired
+from storage import reads
+from storage.commits import publish_release as publishing
+
+routes = router("agents")
+
+AgentName = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+
+
+@routes.post("/agents", status_code=201, responses=refusals(body=True))
+async def publish_agent(wanted: PublishAgent, caller: Caller, services: Wired) -> PublishedRelease:
+    """Publish a definition as the agent's next release. The same content again is the same release."""
+    release = await resolve(wanted.definition, space_id=caller.space_id, ports=services.ports)
+    request = publishing.PublishRelease(caller.space_id, release)
+    return PublishedRelease.model_validate(await publishing.publish_release(services.store, request))
+
+
+@routes.get("/agents", responses=refusals())
+async def list_agents(caller: Caller, services: Wired, limit: Limit = 50, cursor: Cursor = None) -> AgentList:
+    """Agents of the space, by name."""
+    return AgentList.model_validate(await reads.agents(services.store, caller.space_id, limit=limit, cursor=cursor))
+
+
+@routes.get("/agents/{name}", responses=refusals(404))
+async def read_agent(name: AgentName, caller: Caller, services: Wired) -> AgentEntry:
+    """One agent with its newest release."""
+    return AgentEntry.model_validate(await reads.agent(services.store, caller.space_id, name))
+
+
+@routes.get("/releases/{release_id}", responses=refusals(404))
+async def read_release(release_id: UUID, caller: Caller, services: Wired) -> ReleaseEntry:
+    """One release, with everything that was resolved when it was published."""
+    return ReleaseEntry.model_validate(await reads.release_row(services.store, caller.space_id, release_id))

@@ -1,0 +1,49 @@
+"""Operations: one model or tool call, the request that was sent, and what came back."""
+
+import json
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import Query
+
+from api.auth import Caller
+from api.openapi import refusals, router
+from api.schemas import OperationEntry, OperationResult, RebuiltRequest
+from api.wiring import Wired
+from storage import reads
+
+routes = router("operations")
+
+View = Annotated[
+    Literal["raw", "effective"], Query(description="`raw`: what came back; `effective`: the message that went on.")
+]
+
+
+@routes.get("/operations/{operation_id}", responses=refusals(404))
+async def read_operation(operation_id: UUID, caller: Caller, services: Wired) -> OperationEntry:
+    """One Operation with its Attempts."""
+    return OperationEntry.model_validate(await reads.operation(services.store, operation_id, caller.user_id))
+
+
+@routes.get("/operations/{operation_id}/request", responses=refusals(404))
+async def read_request(operation_id: UUID, caller: Caller, services: Wired) -> RebuiltRequest:
+    """The frozen request of a model call, rebuilt byte for byte from what is stored, and the SHA-256 of its bytes."""
+    await reads.operation(services.store, operation_id, caller.user_id)
+    rebuilt = await services.rebuild(operation_id)
+    return RebuiltRequest(request=json.loads(rebuilt.body), sha256=rebuilt.sha256)
+
+
+@routes.get("/operations/{operation_id}/result", responses=refusals(404))
+async def read_result(operation_id: UUID, caller: Caller, services: Wired, view: View = "effective") -> OperationResult:
+    """What the call gave: as it came, or as the message that went on."""
+    found = await reads.operation_result(services.store, operation_id, caller.user_id, view=view)
+    result = None if found.content is None else _readable(found.content)
+    return OperationResult(operation_id=operation_id, state=found.state, view=view, result=result)
+
+
+def _readable(content: bytes) -> Any:
+    """JSON as JSON; anything else, such as a streamed answer, as text."""
+    try:
+        return json.loads(content)
+    except ValueError:
+        return content.decode("utf-8", "replace")

@@ -1,0 +1,137 @@
+"""Runs: how one stands, its events, and what a user may do to it."""
+
+import asyncio
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import Header, Query, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from api.auth import Caller
+from api.dispatching import dispatch_behind
+from api.openapi import refusals, router
+from api.paging import After, Cursor, Limit
+from api.schemas import (
+    InputList,
+    InstanceList,
+    ManifestList,
+    OperationList,
+    ReceivedInput,
+    ResumedRun,
+    ResumeRun,
+    RunEntry,
+    RunEventList,
+)
+from api.streams import check_known, event_page, event_stream, start_of_stream
+from api.wiring import Services, Wired
+from storage import reads
+from storage.commits import request_stop as stopping
+from storage.commits import resume_run as resuming
+
+routes = router("runs")
+
+WaitSeconds = Annotated[float, Query(ge=0, le=60, allow_inf_nan=False, description="Wait this long for the end.")]
+LastEventId = Annotated[str | None, Header(description="`id` of the last event received; wins over `after`.")]
+
+EVENT_STREAM: dict[str, Any] = {
+    "description": "The events after the given one, as a stream that ends with the Run, or as a JSON list.",
+    "content": {
+        "text/event-stream": {"schema": {"type": "string"}},
+        "application/json": {"schema": {"$ref": "#/components/schemas/RunEventList"}},
+    },
+}
+
+
+@routes.get("/runs/{run_id}", responses=refusals(404))
+async def read_run(run_id: UUID, caller: Caller, services: Wired, wait_s: WaitSeconds = 0) -> RunEntry:
+    """How the Run stands; with `wait_s` as soon as it has ended, or then."""
+    return RunEntry.model_validate(await _when_ended(services, run_id, caller.user_id, wait_s))
+
+
+async def _when_ended(services: Services, run_id: UUID, owner_id: UUID, wait_s: float) -> reads.RunRow:
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + wait_s
+    while (run := await reads.run(services.store, run_id, owner_id)).is_active and clock() < deadline:
+        await services.feed.wait(run_id, run.event_head, deadline - clock())
+    return run
+
+
+@routes.get("/runs/{run_id}/events", responses=refusals(404) | {200: EVENT_STREAM}, response_model=RunEventList)
+async def read_events(
+    run_id: UUID,
+    caller: Caller,
+    services: Wired,
+    request: Request,
+    after: After = 0,
+    limit: Annotated[int, Query(ge=1, le=1_000, description="Events of a JSON list.")] = 1_000,
+    last_event_id: LastEventId = None,
+) -> Response:
+    """The Run's events by `run_seq`: Server-Sent Events, or a list for `Accept: application/json`."""
+    start = start_of_stream(last_event_id, after)
+    run = await reads.run(services.store, run_id, caller.user_id)
+    check_known(start, run.event_head)
+    if _wants_list(request):
+        page = await event_page(services, run_id, caller.user_id, start, limit)
+        return JSONResponse(page.model_dump(mode="json"))
+    stream = event_stream(services, run_id, caller.user_id, start)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+
+
+@routes.post("/runs/{run_id}/stop", status_code=202, responses=refusals(404))
+async def stop_run(run_id: UUID, caller: Caller, services: Wired) -> RunEntry:
+    """Stop the Run: nothing new starts. One that has ended stays as it is."""
+    stopped = await stopping.request_stop(services.store, stopping.RequestStop(run_id, caller.user_id))
+    dispatch_behind(services, stopped.outbox_id)
+    return RunEntry.model_validate(await reads.run(services.store, run_id, caller.user_id))
+
+
+@routes.post("/runs/{run_id}/resume", status_code=202, responses=refusals(404, 409, body=True))
+async def resume_run(run_id: UUID, caller: Caller, services: Wired, wanted: ResumeRun | None = None) -> ResumedRun:
+    """Let a failed or stopped Run go on where it was, optionally with a supplement."""
+    text = wanted.text if wanted else None
+    resumed = await resuming.resume_run(services.store, resuming.ResumeRun(run_id, caller.user_id, text))
+    dispatch_behind(services, resumed.outbox_id)
+    run = RunEntry.model_validate(await reads.run(services.store, run_id, caller.user_id))
+    received = ReceivedInput.model_validate(resumed.input) if resumed.input else None
+    return ResumedRun(**run.model_dump(), input=received)
+
+
+@routes.get("/runs/{run_id}/inputs", responses=refusals(404))
+async def list_run_inputs(
+    run_id: UUID, caller: Caller, services: Wired, limit: Limit = 50, cursor: Cursor = None
+) -> InputList:
+    """The inputs delivered or to be delivered to this Run, in the order they were received."""
+    page = await reads.run_inputs(services.store, run_id, caller.user_id, limit=limit, cursor=cursor)
+    return InputList.model_validate(page)
+
+
+@routes.get("/runs/{run_id}/operations", responses=refusals(404))
+async def list_operations(
+    run_id: UUID, caller: Caller, services: Wired, limit: Limit = 50, cursor: Cursor = None
+) -> OperationList:
+    """The Run's model and tool calls in order."""
+    page = await reads.operations(services.store, run_id, caller.user_id, limit=limit, cursor=cursor)
+    return OperationList.model_validate(page)
+
+
+@routes.get("/runs/{run_id}/manifests", responses=refusals(404))
+async def list_manifests(
+    run_id: UUID, caller: Caller, services: Wired, limit: Limit = 50, cursor: Cursor = None
+) -> ManifestList:
+    """What each request of the Run contained, and its budget; no content."""
+    page = await reads.manifests(services.store, run_id, caller.user_id, limit=limit, cursor=cursor)
+    return ManifestList.model_validate(page)
+
+
+@routes.get("/runs/{run_id}/instances", responses=refusals(404))
+async def list_instances(run_id: UUID, caller: Caller, services: Wired) -> InstanceList:
+    """The contexts of the Run: `main` for the root role, and one for each delegated task."""
+    found = await reads.instances(services.store, run_id, caller.user_id)
+    return InstanceList.model_validate({"items": found})
+
+
+def _wants_list(request: Request) -> bool:
+    """Whether the client asks for JSON and for no stream."""
+    accepted = request.headers.get("accept", "")
+    return "application/json" in accepted and "text/event-stream" not in accepted

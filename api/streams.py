@@ -1,0 +1,80 @@
+"""A Run's events as Server-Sent Events: replayed from where the client was, then live, closed at the Run's end.
+
+Each event's id is its `run_seq`, so that a client that cuts the stream anywhere and comes back with `Last-Event-ID`
+gets the same sequence. Rows are read only when the feed says that there are some; nothing polls.
+"""
+
+from collections.abc import AsyncIterator
+from functools import partial
+from uuid import UUID
+
+from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
+
+from api.patience import with_patience
+from api.schemas import RunEvent, RunEventList
+from api.wiring import Services
+from context.errors import InputInvalidError, UnavailableError
+from storage import reads
+
+PAGE = 500
+KEEPALIVE_S = 15.0
+MAX_DIGITS = 18
+
+
+def start_of_stream(last_event_id: str | None, after: int) -> int:
+    """The `run_seq` that the client has. Raises InputInvalidError for an id that no event of ours can have."""
+    if last_event_id is None:
+        return after
+    if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) <= MAX_DIGITS):
+        raise InputInvalidError("Last-Event-ID must be the id of an event of this run.")
+    return int(last_event_id)
+
+
+def check_known(after: int, head: int) -> None:
+    """Raises InputInvalidError for a place beyond the Run's newest event: the client mixes up two Runs."""
+    if after > head:
+        raise InputInvalidError("This run has no event of that id yet.", after=after, newest=head)
+
+
+async def event_stream(services: Services, run_id: UUID, owner_id: UUID, after: int) -> AsyncIterator[bytes]:
+    """The bytes of the stream. Ends with the Run, or when the database stays away; the client then comes back."""
+    try:
+        while True:
+            run = await with_patience(lambda: reads.run(services.store, run_id, owner_id))
+            async for event in _events_after(services, run_id, owner_id, after):
+                after = event.run_seq
+                yield encoded(event)
+            if not run.is_active and after >= run.event_head:
+                return
+            if not await services.feed.wait(run_id, after, KEEPALIVE_S):
+                yield KEEPALIVE_COMMENT
+    except UnavailableError:
+        return
+
+
+async def _events_after(services: Services, run_id: UUID, owner_id: UUID, after: int) -> AsyncIterator[RunEvent]:
+    while True:
+        read = partial(reads.run_events, services.store, run_id, owner_id, after=after, limit=PAGE)
+        page = await with_patience(read)
+        for event in page:
+            after = event.run_seq
+            yield shown(event)
+        if len(page) < PAGE:
+            return
+
+
+async def event_page(services: Services, run_id: UUID, owner_id: UUID, after: int, limit: int) -> RunEventList:
+    """The events after a place as a list; `next` is what to pass as `after` for more."""
+    rows = await reads.run_events(services.store, run_id, owner_id, after=after, limit=limit)
+    more = str(rows[-1].run_seq) if len(rows) == limit else None
+    return RunEventList(items=[shown(row) for row in rows], next=more)
+
+
+def shown(event: reads.EventRow) -> RunEvent:
+    """The `data` of an event: its sequence, type and time, and further ids and numbers."""
+    return RunEvent.model_validate({**event.body, "run_seq": event.run_seq, "type": event.type, "at": event.at})
+
+
+def encoded(event: RunEvent) -> bytes:
+    """One event on the wire."""
+    return format_sse_event(event=event.type, data_str=event.model_dump_json(), id=str(event.run_seq))
