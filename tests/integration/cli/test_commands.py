@@ -1,0 +1,123 @@
+"""The command line as a person meets it: short errors, the promised exit codes, data on standard output only."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from storage.migrate import head, upgrade
+from tests.support.dev_stack import AGENTLOOM, run_agentloom
+from tests.support.servers import run_now
+
+NOWHERE = "postgresql://ann:geheim@127.0.0.1:1/loom"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "next_command"),
+    [
+        (["no-such-command"], "agentloom --help"),
+        (["dev", "--no-such-option"], "agentloom dev --help"),
+        (["dev", "--api-port", "many"], "agentloom dev --help"),
+    ],
+)
+def test_a_mistake_in_the_command_line_is_answered_shortly(arguments: list[str], next_command: str) -> None:
+    """SPEC 17: at most three lines, exit code 2, nothing on standard output."""
+    answer = run_agentloom(*arguments)
+    assert answer.returncode == 2
+    assert answer.stdout == ""
+    assert answer.stderr.startswith("error: ")
+    assert answer.stderr.splitlines()[-1] == f"  next: {next_command}"
+    assert len(answer.stderr.splitlines()) <= 3
+
+
+def test_without_a_database_address_migrate_says_what_to_set() -> None:
+    """SPEC 17: what, why, next command."""
+    answer = run_agentloom("migrate")
+    assert answer.returncode == 2
+    assert "DATABASE_URL is not set" in answer.stderr
+    assert "agentloom dev" in answer.stderr
+
+
+def test_an_unreachable_database_is_exit_code_3_without_its_password() -> None:
+    """SPEC 17, Y6."""
+    answer = run_agentloom("migrate", environment={"DATABASE_URL": NOWHERE})
+    assert answer.returncode == 3
+    assert "127.0.0.1:1" in answer.stderr
+    assert "geheim" not in answer.stderr
+    assert len(answer.stderr.splitlines()) == 3
+
+
+def test_migrate_brings_an_empty_database_to_the_newest_schema_and_repeats(empty_database_url: str) -> None:
+    """SPEC 17."""
+    environment = {"DATABASE_URL": empty_database_url}
+    first = run_agentloom("migrate", "--json", environment=environment)
+    assert json.loads(first.stdout) == {"before": None, "after": head()}
+    again = run_agentloom("migrate", environment=environment)
+    assert again.stdout == f"The schema is at {head()}, the newest.\n"
+    assert (first.returncode, again.returncode) == (0, 0)
+
+
+def test_migrate_registers_the_search_attributes_when_asked(empty_database_url: str, temporal_address: str) -> None:
+    """SPEC W3: for servers that `agentloom dev` did not start."""
+    environment = {"DATABASE_URL": empty_database_url, "TEMPORAL_ADDRESS": temporal_address}
+    assert run_agentloom("migrate", "--search-attributes", environment=environment).returncode == 0
+    answer = run_agentloom(
+        "migrate", "--search-attributes", environment=environment | {"TEMPORAL_ADDRESS": "127.0.0.1:1"}
+    )
+    assert answer.returncode == 3
+    assert len(answer.stderr.splitlines()) == 3
+
+
+def test_doctor_names_a_command_for_each_failure(tmp_path: Path) -> None:
+    """SPEC 17: every failure names the command that mends it."""
+    answer = run_agentloom("doctor", "--json", folder=tmp_path)
+    report = json.loads(answer.stdout)
+    broken = [check for check in report["checks"] if check["state"] == "broken"]
+    assert {"PostgreSQL", "Temporal", "API"} <= {check["part"] for check in broken}
+    assert all("agentloom dev" in check["mend"] for check in broken)
+    assert not report["ok"]
+    assert answer.returncode == 3
+
+
+def test_doctor_sees_an_old_schema_and_a_missing_worker(
+    tmp_path: Path, empty_database_url: str, temporal_address: str
+) -> None:
+    """SPEC 17."""
+    environment = {"DATABASE_URL": empty_database_url, "TEMPORAL_ADDRESS": temporal_address}
+    checks = json.loads(run_agentloom("doctor", "--json", environment=environment, folder=tmp_path).stdout)["checks"]
+    by_part = {check["part"]: check for check in checks}
+    assert by_part["PostgreSQL"]["state"] == "sound"
+    assert by_part["schema"]["mend"] == "agentloom migrate"
+    assert by_part["Temporal"]["state"] == "sound"
+    assert "python -m worker" in by_part["worker"]["mend"]
+    run_now(upgrade(empty_database_url))
+    one_part = run_agentloom("doctor", "--part", "schema", environment=environment, folder=tmp_path)
+    assert one_part.returncode == 0
+
+
+def test_doctor_looks_at_the_model_address_it_is_given(tmp_path: Path) -> None:
+    """SPEC 17: the model endpoint."""
+    answer = run_agentloom(
+        "doctor", "--json", "--part", "model", "--model-url", "http://127.0.0.1:1/v1", folder=tmp_path
+    )
+    assert json.loads(answer.stdout)["checks"][0]["state"] == "broken"
+
+
+def test_a_table_for_people_has_no_colours_in_a_pipe(tmp_path: Path) -> None:
+    """SPEC 17: NO_COLOR is kept, and a pipe is no terminal."""
+    answer = run_agentloom("doctor", environment={"NO_COLOR": "1"}, folder=tmp_path)
+    assert "\x1b" not in answer.stdout + answer.stderr
+    assert "FAILED" in answer.stdout
+
+
+def test_a_reader_that_goes_away_gets_no_traceback(tmp_path: Path) -> None:
+    command = f"'{AGENTLOOM}' doctor | true"
+    answer = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=50)
+    assert "Traceback" not in answer.stderr
+
+
+def test_shell_completion_is_offered() -> None:
+    """SPEC 17."""
+    answer = run_agentloom("--show-completion", "bash")
+    assert "agentloom" in answer.stdout
