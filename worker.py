@@ -31,7 +31,7 @@ from providers.chat import ChatClient
 from providers.demo.server import serve as serve_demo
 from providers.release_model import ReleaseModel
 from settings import PrivateAddresses, Settings, load_settings, use_app_dir
-from storage.for_release import results_of, secrets_of
+from storage.for_release import StoredResults, secrets_of
 from storage.outbox import Relay
 from storage.payloads import Keys
 from storage.run_commits import RunCommits
@@ -74,7 +74,7 @@ async def open_edges(store: Store, *, private_addresses: PrivateAddresses, work_
             folder=work_dir,
         )
         stack.push_async_callback(servers.aclose)
-        boxes = ToolBoxes(Adapters(http, servers, Backends(results_of(store))))
+        boxes = ToolBoxes(Adapters(http, servers, Backends(StoredResults(store))))
         yield Edges(work_dir, server.base_url, ChatClient(http), ChatClient(demo_http), boxes)
 
 

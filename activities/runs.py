@@ -46,7 +46,9 @@ class RunActivities:
                 deadline_s=definition.limits.deadline_s,
                 max_parallel_tools=definition.limits.max_parallel_tools,
                 continue_late_input=definition.context.late_input == "continue",
-                unsettled=tuple(self._plan(kit.tools.known(one.name), one.operation_id, one.name) for one in opened.unsettled),
+                unsettled=tuple(
+                    self._plan(kit.tools.known(one.name), one.operation_id, one.name) for one in opened.unsettled
+                ),
             )
 
     @staticmethod

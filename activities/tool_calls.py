@@ -118,9 +118,7 @@ class ToolCallActivities:
         status: ResultStatus | None,
         answer: ToolAnswered | None = None,
     ) -> None:
-        message = ChatMessage(
-            role="tool", content=content, tool_call_id=facts.call_id, name=facts.name, status=status
-        )
+        message = ChatMessage(role="tool", content=content, tool_call_id=facts.call_id, name=facts.name, status=status)
         result = RecordToolResult(
             operation_id=call.operation_id,
             run_id=facts.run_id,

@@ -202,9 +202,7 @@ class ModelCallError(AgentLoomError):
     code = "MODEL_FAILED"
     sentence = "The call to the model failed."
 
-    def __init__(
-        self, reason: str, *, retryable: bool, status: int = 0, retry_after_s: float | None = None
-    ) -> None:
+    def __init__(self, reason: str, *, retryable: bool, status: int = 0, retry_after_s: float | None = None) -> None:
         super().__init__(f"{self.sentence} ({reason}, HTTP {status})" if status else f"{self.sentence} ({reason})")
         self.reason = reason
         self.retryable = retryable

@@ -21,7 +21,10 @@ ENDS = {
 UNSETTLED = {
     "prepared": ("Not executed: the run ended before this call was made.", "not_executed"),
     "cancelled": ("Not executed: the run was stopped before this call was made.", "stopped"),
-    "calling": ("Unknown: the run ended while this call was being made; it may or may not have had its effect.", "unknown"),
+    "calling": (
+        "Unknown: the run ended while this call was being made; it may or may not have had its effect.",
+        "unknown",
+    ),
     "unknown": ("Unknown: no result arrived; the call may or may not have had its effect.", "unknown"),
 }
 
@@ -132,7 +135,9 @@ def _whole(run: PastRun, hidden: frozenset[UUID]) -> list[Fact]:
     for record in run.records:
         if record.input_id in hidden:
             continue
-        facts.append(Stored(_item_kind(record.kind), record.input_id or record.record_id, record.payload_id, run.run_no))
+        facts.append(
+            Stored(_item_kind(record.kind), record.input_id or record.record_id, record.payload_id, run.run_no)
+        )
         facts += [_result(run, call) for call in record.calls if call.call_id not in answered]
     facts += [_input(run, one) for one in run.inputs if one.input_id not in shown | hidden]
     return facts

@@ -44,7 +44,9 @@ def canonical_json(value: Any) -> bytes:
 
 def message_bytes(message: ChatMessage) -> bytes:
     """What is stored and hashed for a message: its canonical JSON without absent fields."""
-    return canonical_json(message.model_dump(mode="json", exclude_none=True, exclude_defaults=True) | {"role": message.role})
+    return canonical_json(
+        message.model_dump(mode="json", exclude_none=True, exclude_defaults=True) | {"role": message.role}
+    )
 
 
 def message_from_bytes(body: bytes) -> ChatMessage:

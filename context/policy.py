@@ -192,7 +192,9 @@ class ToolEntry(Part):
     def _has_what_its_kind_needs(self) -> "ToolEntry":
         needed = {"python": self.entry, "http": self.url, "mcp": self.url or self.command, "builtin": self.name}
         if not needed[self.kind]:
-            raise ValueError(f"a {self.kind} tool needs {'url or command' if self.kind == 'mcp' else 'entry' if self.kind == 'python' else 'url'}")
+            raise ValueError(
+                f"a {self.kind} tool needs {'url or command' if self.kind == 'mcp' else 'entry' if self.kind == 'python' else 'url'}"
+            )
         if isinstance(self.effect, dict) and self.kind != "mcp":
             raise ValueError("an effect per tool is for mcp servers only")
         return self

@@ -1,4 +1,4 @@
-"""Run events written as part of a commit that holds the Run's row lock: numbered without gaps, announced at the commit."""
+"""Run events written by a commit that holds the Run's row lock: numbered without gaps, announced when it commits."""
 
 import json
 from typing import Any

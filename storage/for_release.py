@@ -1,7 +1,6 @@
 """Reads on behalf of a release: secrets of its space, and results of its sessions. For workers, never for clients."""
 
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
 from uuid import UUID
 
 from sqlalchemy import text
@@ -34,18 +33,20 @@ def secrets_of(store: Store, release_id: UUID) -> Callable[[str], Awaitable[str 
     return secret
 
 
-def results_of(store: Store) -> Callable[[str, UUID], Coroutine[Any, Any, str | None]]:
-    """A look-up of whole tool results by reference, within one Session (SPEC T5)."""
+class StoredResults:
+    """Whole tool results by reference, within one Session (SPEC T5)."""
 
-    async def read_result(result_ref: str, session_id: UUID) -> str | None:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def __call__(self, result_ref: str, session_id: UUID) -> str | None:
+        """The whole text that `result_ref` names, or None if this Session has none of that name."""
         operation_id = _uuid(result_ref)
         if operation_id is None:
             return None
-        async with store.reading() as connection:
+        async with self._store.reading() as connection:
             row = await fetch_one(connection, WHOLE, operation_id=operation_id, session_id=session_id)
-            return (await store.payloads.read_one(connection, row["whole_id"])).decode() if row else None
-
-    return read_result
+            return (await self._store.payloads.read_one(connection, row["whole_id"])).decode() if row else None
 
 
 def _uuid(value: str) -> UUID | None:

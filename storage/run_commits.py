@@ -1,4 +1,4 @@
-"""The commits and reads of a running Run, bound to one store: what activities are given, since they import no storage."""
+"""The commits and reads of a running Run, bound to one store: activities are given this, and import no storage."""
 
 from uuid import UUID
 

@@ -62,7 +62,9 @@ def refused(prepared: PreparedRequest) -> Ending:
     """The request does not fit; window messages give numbers, never content."""
     protected = prepared.refused == ProtectedInputTooLargeError.code
     error = ProtectedInputTooLargeError if protected else WindowExceededError
-    return because(error, estimated_input_tokens=prepared.estimated, input_limit=prepared.input_limit, phase="preparing")
+    return because(
+        error, estimated_input_tokens=prepared.estimated, input_limit=prepared.input_limit, phase="preparing"
+    )
 
 
 def no_answer(verdict: ModelVerdict) -> Ending:

@@ -30,7 +30,9 @@ class ContentFreeFailureConverter(DefaultFailureConverter):
     ) -> None:
         """Translate an exception; causes and stack traces are left behind."""
         if not isinstance(exception, FailureError):
-            exception = ApplicationError("An unexpected error; the worker's log has its place.", type=type(exception).__name__)
+            exception = ApplicationError(
+                "An unexpected error; the worker's log has its place.", type=type(exception).__name__
+            )
         super().to_failure(exception, payload_converter, failure)
         _strip(failure)
 
@@ -50,6 +52,4 @@ def data_converter() -> DataConverter:
 
 def sandbox() -> SandboxedWorkflowRunner:
     """The production runner."""
-    return SandboxedWorkflowRunner(
-        restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
-    )
+    return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH))

@@ -18,7 +18,17 @@ from activities.runs import RunTerms
 from context.ids import model_operation_id
 from context.steps import FinishedRun, ModelVerdict, PreparedRequest, PrepareRequest
 from workflows import loop as steps
-from workflows.endings import ANSWERED, STOPPED, Ending, RunEnds, no_answer, out_of_loops, out_of_time, over_budget, refused
+from workflows.endings import (
+    ANSWERED,
+    STOPPED,
+    Ending,
+    RunEnds,
+    no_answer,
+    out_of_loops,
+    out_of_time,
+    over_budget,
+    refused,
+)
 from workflows.names import OUTCOME_ATTRIBUTE, RUN_WORKFLOW, STATE_QUERY, SUPPLEMENT_SIGNAL
 from workflows.progress import current_details
 from workflows.run_types import RunEnded, RunInput, RunSnapshot, RunState
@@ -177,7 +187,7 @@ class RunWorkflow:
     async def _end(self, work: "asyncio.Task[FinishedRun]", ending: Ending) -> FinishedRun:
         """End what is running, then the Run. A second cancellation must not interrupt that, hence a shielded task."""
         work.cancel()
-        await asyncio.wait([work])
+        await workflow.wait([work])
         if self._state is not None:
             self._move(phase="stopping")
         finish = asyncio.create_task(steps.finish(self._start.run_id, self._start.execution_no, ending))

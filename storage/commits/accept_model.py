@@ -132,7 +132,9 @@ class _Acceptance:
 
     def _view(self) -> ViewHead:
         tokens = sum(row["tokens"] for row in self._shown)
-        return ViewHead(self._heads.view_id, self._heads.view_length + len(self._shown), self._heads.view_tokens + tokens)
+        return ViewHead(
+            self._heads.view_id, self._heads.view_length + len(self._shown), self._heads.view_tokens + tokens
+        )
 
     def _is_over_budget(self) -> bool:
         """Whether this answer takes the Run over its token or cost limit (SPEC L5). Unknown cost is not over."""
@@ -144,7 +146,11 @@ class _Acceptance:
 
     def _record(self, kind: str, role: str, content: Sealed) -> UUID:
         record_id, _ = self._records.add(
-            kind, role=role, payload_id=content.payload_id, digest=content.digest, operation_id=self._request.operation_id
+            kind,
+            role=role,
+            payload_id=content.payload_id,
+            digest=content.digest,
+            operation_id=self._request.operation_id,
         )
         if kind != "fragment":
             place = self._heads.view_length + len(self._shown)

@@ -14,7 +14,6 @@ from context.steps import BeginAttempt, Begun, Settled, Stopping
 from storage.database import fetch_one
 from storage.store import Store
 
-
 BEGIN = text("""
     WITH run AS (
       SELECT r.run_id FROM operations o JOIN runs r USING (run_id)

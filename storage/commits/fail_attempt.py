@@ -9,7 +9,6 @@ from context.steps import FailAttempt, Failures
 from storage.database import fetch_one
 from storage.store import Store
 
-
 FAIL = text("""
     UPDATE attempts SET state = 'failed', ended_at = now(), error = CAST(:error AS jsonb), fragment_id = :fragment_id
     WHERE operation_id = :operation_id AND attempt_no = :attempt_no AND state = 'calling'

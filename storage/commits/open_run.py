@@ -10,12 +10,11 @@ from context.errors import SupersededError
 from context.ids import derived
 from context.revisions import EMPTY_CHAIN
 from context.steps import OpenedRun, OpenRun, UnsettledTool
-from storage.event_log import EventLog
 from storage.database import fetch_all, fetch_one
+from storage.event_log import EventLog
 from storage.store import Store
 from storage.tables import agent_tasks, role_contexts
 from storage.writes import WriteSet
-
 
 LOCK = text("""
     SELECT s.session_id, r.release_id, r.run_no, r.status, r.execution_no, r.loops, r.active_ms, r.event_head,

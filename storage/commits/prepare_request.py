@@ -154,9 +154,7 @@ class _Preparation:
     async def _claim(self, one: Waiting) -> None:
         if one.recorded:
             return
-        self._records.add(
-            "user_ref", role="user", payload_id=one.payload_id, digest=one.digest, input_id=one.source_id
-        )
+        self._records.add("user_ref", role="user", payload_id=one.payload_id, digest=one.digest, input_id=one.source_id)
         await self._show(ViewItem("input", one.payload_id, one.tokens or 0, one.source_id), one.tokens)
 
     async def _show(self, item: ViewItem, known: int | None) -> None:
@@ -200,9 +198,7 @@ class _Preparation:
         self._writes.insert(operations, [self._operation_row(prepared)])
         self._writes.insert(manifests, [self._manifest_row(prepared)])
         if inputs and not prepared.refused:
-            self._writes.sql(
-                CLAIM, operation_id=request.operation_id, claimed=[one.delivery_id for one in inputs]
-            )
+            self._writes.sql(CLAIM, operation_id=request.operation_id, claimed=[one.delivery_id for one in inputs])
         if request.batch_id:
             self._writes.sql(CONSUME, batch_id=request.batch_id)
             self._events.add("tools_finished", loop=request.loop - 1, batch_id=request.batch_id)

@@ -11,7 +11,6 @@ from context.steps import RecordFirstOutput
 from storage.event_log import RUN_EVENTS
 from storage.store import Store
 
-
 RECORD = text("""
     WITH attempt AS (
       UPDATE attempts SET first_output_at = now()

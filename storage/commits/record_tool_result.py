@@ -14,7 +14,6 @@ from storage.store import Store
 from storage.tables import artifacts, payloads
 from storage.writes import WriteSet
 
-
 SETTLE = """
     UPDATE operations o SET state = :state, raw_id = :raw_id, result_id = :result_id, whole_id = :whole_id,
            verdict = CAST(:verdict AS jsonb), updated_at = now()
@@ -26,7 +25,9 @@ END_ATTEMPT = """
     UPDATE attempts SET state = :attempt_state, ended_at = now()
     WHERE operation_id = :operation_id AND attempt_no = :attempt_no AND state = 'calling'
 """
-SETTLED = text("SELECT verdict IS NOT NULL AND attempts = :attempt_no FROM operations WHERE operation_id = :operation_id")
+SETTLED = text(
+    "SELECT verdict IS NOT NULL AND attempts = :attempt_no FROM operations WHERE operation_id = :operation_id"
+)
 LATE = text("""
     INSERT INTO audit_log (audit_id, action, subject) VALUES (gen_random_uuid(), 'late_tool_result', :operation_id)
 """)

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from storage.database import fetch_all, fetch_one
 from storage.keys import key_hash
-from storage.reads.pages import Page, clamped, cursor_id, decode_cursor, page_of
+from storage.reads.pages import Page, clamped, cursor_id, decode_cursor, found, page_of
 from storage.store import Store
 
 Role = Literal["admin", "member", "auditor"]
