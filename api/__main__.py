@@ -13,7 +13,6 @@ from settings import Settings, load_settings, use_app_dir
 from storage.payloads import Keys
 from storage.store import Store
 from workflows.registry import data_converter
-from workflows.registry import data_converter
 
 # An open event stream would hold the exit for as long as its Run; clients come back with Last-Event-ID.
 GRACEFUL_SHUTDOWN_S = 3

@@ -42,9 +42,9 @@ async def create_key(wanted: CreateKey, caller: Admin, services: Wired, request:
 
 
 @routes.get("/keys", responses=refusals(403))
-async def list_keys(caller: Admin, services: Wired) -> KeyList:
+async def list_keys(caller: Admin, services: Wired, limit: Limit = 50, cursor: Cursor = None) -> KeyList:
     """Keys of the space, revoked ones too; each with its first characters only."""
-    return KeyList.model_validate({"items": await reads.keys(services.store, caller.space_id)})
+    return KeyList.model_validate(await reads.keys(services.store, caller.space_id, limit=limit, cursor=cursor))
 
 
 @routes.delete("/keys/{key_id}", status_code=204, responses=refusals(403, 404))
