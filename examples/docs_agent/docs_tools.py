@@ -62,7 +62,7 @@ def search_files(words: str) -> list[dict[str, str | int]]:
         mentions = [text.lower().count(word) for word in wanted]
         if all(mentions):
             hits.append((-sum(mentions), _shown(path), text))
-    return [{"path": shown} | _best_line(text, wanted) for _, shown, text in sorted(hits)[:MOST_HITS]]
+    return [{"path": shown, **_best_line(text, wanted)} for _, shown, text in sorted(hits)[:MOST_HITS]]
 
 
 def _best_line(text: str, wanted: list[str]) -> dict[str, str | int]:

@@ -198,7 +198,9 @@ async def test_a_tool_that_cancels_itself_is_not_taken_for_a_stop() -> None:
     assert error(await result("cancels_itself"))["type"] == "CancelledError"
 
 
-@pytest.mark.parametrize(("function", "arguments"), [("ignores_cancellation", {"seconds": 2.0}), ("sleeps", {"seconds": 20})])
+@pytest.mark.parametrize(
+    ("function", "arguments"), [("ignores_cancellation", {"seconds": 2.0}), ("sleeps", {"seconds": 20})]
+)
 async def test_a_stop_does_not_wait_for_a_tool_that_ignores_it(function: str, arguments: dict[str, Any]) -> None:
     """SPEC S8."""
     running = asyncio.create_task(result(function, **arguments))
