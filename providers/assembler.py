@@ -6,6 +6,8 @@ and content disagree, content decides: calls under `stop` are calls, `tool_calls
 """
 
 import json
+import re
+from collections.abc import Callable
 from typing import Any
 
 from context.errors import ModelCallError
@@ -16,6 +18,9 @@ from providers.errors import IncompleteAnswerError, MalformedAnswerError, classi
 from providers.usage import read_usage
 
 DONE = "[DONE]"
+
+_DECODER = json.JSONDecoder()
+_BLANKS = re.compile(r"\s*")
 
 _FINISH_REASONS: dict[str, FinishReason] = {
     "stop": "stop",
@@ -136,12 +141,11 @@ class ReplyAssembler:
             return
         if choice.get("error"):
             raise classify_embedded(choice)
-        delta = choice.get("delta")
-        if not isinstance(delta, dict):
-            # A whole message in place of a delta; after deltas it only repeats them.
-            delta = {} if self.has_output else choice.get("message")
+        delta, message = choice.get("delta"), choice.get("message")
         if isinstance(delta, dict):
-            self._take_delta(delta)
+            self._take_delta(delta, add_call=self._slots.add)
+        elif isinstance(message, dict) and not self.has_output:  # after deltas a message only repeats them
+            self._take_delta(message, add_call=self._slots.add_whole)
         self._take_finish(choice.get("finish_reason"))
 
     def _take_finish(self, reason: object) -> None:
@@ -151,7 +155,7 @@ class ReplyAssembler:
             raise ModelCallError("model_unavailable", retryable=True, status=200)
         self._finish = reason
 
-    def _take_delta(self, delta: dict[str, Any]) -> None:
+    def _take_delta(self, delta: dict[str, Any], *, add_call: Callable[[object], None]) -> None:
         self._take_content(delta.get("content"))
         reasoning = delta.get("reasoning_content") or delta.get("reasoning")
         if isinstance(reasoning, str) and reasoning:
@@ -162,7 +166,7 @@ class ReplyAssembler:
         if calls is not None and not isinstance(calls, list):
             raise MalformedAnswerError
         for call in calls or []:
-            self._slots.add(call)
+            add_call(call)
         if function := delta.get("function_call"):
             self._slots.add({"index": 0, "function": function})
 
@@ -196,14 +200,17 @@ def _thinking(value: object) -> str:
 
 
 def _documents(text: str) -> list[object]:
-    """The JSON documents of one event: one, or one per line from servers that forget the blank line between events."""
+    """The JSON documents of one event: one, or several from servers that forget the blank line between events."""
+    documents: list[object] = []
+    place = 0
     try:
-        return [_parsed(text)]
-    except MalformedAnswerError:
-        lines = [line for line in text.split("\n") if line.strip()]
-        if len(lines) < 2:
-            raise
-        return [_parsed(line) for line in lines]
+        while place < len(text):
+            document, place = _DECODER.raw_decode(text, place)
+            documents.append(document)
+            place = _BLANKS.match(text, place).end()  # type: ignore[union-attr] # it matches nothing, too
+    except (ValueError, RecursionError):
+        raise MalformedAnswerError from None
+    return documents
 
 
 def _parsed(text: str) -> Any:

@@ -57,7 +57,14 @@ class CallSlots:
     def add(self, delta: object) -> None:
         """Take one delta. Raises MalformedAnswerError if it is no call or can't be told whose it is."""
         piece = _read(delta)
-        slot = self._slot_for(piece)
+        self._fill(self._slot_for(piece), piece)
+
+    def add_whole(self, call: object) -> None:
+        """Take a call that is complete in itself, from an answer that was not streamed."""
+        piece = _read(call)
+        self._fill(self._open(piece), piece)
+
+    def _fill(self, slot: _Slot, piece: _Piece) -> None:
         slot.id = slot.id or piece.id
         self._take_name(slot, piece)
         if piece.arguments:
@@ -107,8 +114,9 @@ class CallSlots:
         """The call that a piece without index and id continues."""
         last = self._last
         if piece.name:
-            repeats = last is not None and last.name == piece.name and last.pieces and not last.is_complete
-            return last if repeats else None
+            if last is not None and last.name == piece.name and last.pieces and not last.is_complete:
+                raise MalformedAnswerError  # the name again, or another call after one that broke off
+            return None
         if piece.arguments and sum(not slot.is_complete for slot in self._slots) > 1:
             raise MalformedAnswerError
         return last
