@@ -1,0 +1,93 @@
+"""Tools of the agents under test, as users write them. Each call can leave a line in a file, so that tests can count.
+
+`trace` is the path of that file; it is an argument, so that it works in whichever process the tool runs.
+"""
+
+import asyncio
+import time
+from pathlib import Path
+
+
+def noted(trace: str, line: str) -> None:
+    """Append one line; short appends are atomic."""
+    with Path(trace).open("a") as file:
+        file.write(f"{line}\n")
+
+
+def traced(trace: Path) -> list[str]:
+    """The lines so far."""
+    return trace.read_text().splitlines() if trace.exists() else []
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+def look(key: str, trace: str) -> str:
+    """Look something up."""
+    noted(trace, key)
+    return f"found {key}"
+
+
+async def pause(seconds: float, text: str) -> str:
+    """Take a while."""
+    await asyncio.sleep(seconds)
+    return text
+
+
+def book(key: str, trace: str) -> str:
+    """Do something that must not be done twice."""
+    noted(trace, key)
+    return f"booked {key}"
+
+
+def pay(key: str, trace: str, idempotency_key: str) -> str:
+    """Do something that may be repeated under its key."""
+    noted(trace, f"{key} {idempotency_key}")
+    return f"paid {key}"
+
+
+async def wait_for(path: str, trace: str) -> str:
+    """Wait until a file exists."""
+    noted(trace, "waiting")
+    while not Path(path).exists():
+        await asyncio.sleep(0.01)
+    return "it is there"
+
+
+def ignore_the_stop(seconds: float, trace: str) -> str:
+    """Never listen to a stop."""
+    noted(trace, "began")
+    time.sleep(seconds)
+    noted(trace, "ended")
+    return "done anyway"
+
+
+def repeat(text: str, times: int) -> str:
+    """Say it many times."""
+    return text * times
+
+
+def nothing() -> None:
+    """Give nothing back."""
+
+
+def now() -> str:
+    """Tell the time."""
+    return "noon"
+
+
+def fail() -> str:
+    """Fail without a word."""
+    raise ValueError
+
+
+def fail_loudly(words: str) -> str:
+    """Fail with these words."""
+    raise ValueError(words)
