@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 # Fast folders first; one without tests is left out.
-SUITES := unit architecture contract api integration workflows replay crash acceptance migrations e2e
+SUITES := unit architecture contract integration workflows replay migrations acceptance api crash e2e
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo dev lint test bench crash

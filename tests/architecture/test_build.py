@@ -41,5 +41,8 @@ def test_every_dependency_is_pinned_by_the_constraints() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = project["dependencies"] + project["optional-dependencies"]["test"]
     names = {re.split(r"[\[<>=]", line)[0].lower() for line in wanted}
-    pinned = {line.partition("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    pinned = {
+        line.partition("==")[0].lower().replace("_", "-")
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+    }
     assert names - pinned == set()
