@@ -50,18 +50,19 @@ class RunEventFeed:
         await self._listening.wait()
 
     async def wait(self, run_id: UUID, after: int, timeout: float) -> bool:
-        """Wait until the Run may have an event beyond `run_seq` = `after`; False if `timeout` seconds pass first.
+        """Wait until the Run has an event beyond `run_seq` = `after`; False if `timeout` seconds pass first.
 
-        True means: look. Raises NotFoundError for an unknown Run, UnavailableError if the database is away. The caller
-        has checked that the Run may be seen.
+        Raises NotFoundError for an unknown Run, UnavailableError if the database is away. The caller has checked that
+        the Run may be seen.
         """
+        deadline = asyncio.get_running_loop().time() + timeout
         woken = asyncio.Event()
         self._waiting[run_id].add(woken)  # before the look, so that nothing falls between the two
         try:
-            if await self._head(run_id) > after:
-                return True
-            async with asyncio.timeout(timeout):
-                await woken.wait()
+            while await self._head(run_id) <= after:
+                async with asyncio.timeout_at(deadline):
+                    await woken.wait()
+                woken.clear()
         except TimeoutError:
             return False
         finally:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import text
 
 from context.errors import (
     ClientKeyInFlightError,
@@ -31,6 +32,11 @@ from tests.integration.storage.world import (
     rows,
     say,
 )
+
+RUN = text("""
+    INSERT INTO runs (run_id, session_id, run_no, release_id, status, phase)
+    VALUES (:run, :session, 2, :release, 'queued', 'opening')
+""")
 
 
 async def test_a_question_starts_a_queued_run_of_the_newest_release(store: Store, world: World) -> None:
@@ -70,14 +76,13 @@ async def test_the_database_itself_refuses_a_second_active_run(store: Store, wor
     """S1: enforced by a constraint, which speaks the language of the domain."""
     await say(store, world, "q")
     with pytest.raises(RunActiveError):
-        async with store.transaction("second_run") as connection:
-            from sqlalchemy import text
+        await _insert_run(store, world)
 
-            await connection.execute(
-                text("""INSERT INTO runs (run_id, session_id, run_no, release_id, status, phase)
-                        VALUES (:run, :session, 2, :release, 'queued', 'opening')"""),
-                {"run": uuid4(), "session": world.session_id, "release": world.release_id},
-            )
+
+async def _insert_run(store: Store, world: World) -> None:
+    row = {"run": uuid4(), "session": world.session_id, "release": world.release_id}
+    async with store.transaction("insert_run") as connection:
+        await connection.execute(RUN, row)
 
 
 async def test_five_supplements_are_five_inputs_of_one_run(store: Store, world: World) -> None:

@@ -10,9 +10,11 @@ from sqlalchemy import text
 
 from context.errors import AgentLoomError
 from context.policy import AgentDefinition, ModelSettings, Release
+from context.steps import FinishRun
 from storage.commits.accept_input import AcceptInput, accept_input
 from storage.commits.create_session import CreateSession, create_session
 from storage.commits.create_space_user import CreateSpaceUser, create_space_user
+from storage.commits.finish_run import finish_run
 from storage.commits.publish_release import PublishRelease, publish_release
 from storage.incoming import AcceptedInput
 from storage.payloads import Keys
@@ -69,25 +71,14 @@ async def build_world(store: Store) -> World:
 
 async def say(store: Store, world: World, words: str, **more: Any) -> AcceptedInput:
     """Accept an input of the world's owner in the world's session."""
-    return await accept_input(store, AcceptInput(**({"session_id": world.session_id, "owner_id": world.owner_id, "text": words} | more)))
+    wanted: dict[str, Any] = {"session_id": world.session_id, "owner_id": world.owner_id, "text": words}
+    return await accept_input(store, AcceptInput(**(wanted | more)))
 
 
-async def end_run(store: Store, run_id: UUID, status: str = "failed", *, carry: bool = True) -> None:
-    """End a Run as the database sees it, its undelivered supplements carried."""
-    await execute(store, "UPDATE runs SET status = :status, ended_at = now(), end_reason = 'internal' WHERE run_id = :run_id", status=status, run_id=run_id)
-    if carry:
-        await execute(store, CARRY, run_id=run_id)
-
-
-CARRY = """
-    WITH old AS (
-        UPDATE input_deliveries d SET state = 'carried' FROM user_inputs i
-        WHERE d.run_id = :run_id AND d.state IN ('pending', 'claimed') AND i.input_id = d.input_id
-          AND i.kind = 'supplement'
-        RETURNING d.*)
-    INSERT INTO input_deliveries (delivery_id, input_id, session_id, input_seq, previous_delivery_id, state)
-    SELECT gen_random_uuid(), input_id, session_id, input_seq, delivery_id, 'pending' FROM old
-"""
+async def end_run(store: Store, run_id: UUID, status: Any = "failed", *, execution_no: int = 1) -> None:
+    """End a Run as its workflow would; undelivered supplements are carried."""
+    end = FinishRun(run_id=run_id, execution_no=execution_no, status=status, end_reason="internal")
+    await finish_run(store, end)
 
 
 async def execute(store: Store, sql: str, **binds: Any) -> None:

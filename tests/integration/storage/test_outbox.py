@@ -1,0 +1,152 @@
+"""Intents: sent by whoever committed them, or by the relay, until they have arrived (SPEC W7)."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import pytest
+
+from context.errors import UnavailableError
+from context.intents import CancelRun, Carried, Intent, SignalSupplement, StartRun
+from storage.commits.request_stop import RequestStop, request_stop
+from storage.outbox import Relay, dispatch
+from storage.store import Store
+from tests.integration.storage.world import KEYS, Crash, CrashAt, World, count, execute, say
+
+
+@dataclass
+class Post:
+    """A sender that notes what it carries; `answers` are used up first, then everything arrives."""
+
+    answers: list[Carried | type[Exception]] = field(default_factory=list)
+    carried: list[Intent] = field(default_factory=list)
+
+    async def start(self, intent: StartRun) -> Carried:
+        return self._carry(intent)
+
+    async def signal(self, intent: SignalSupplement) -> Carried:
+        return self._carry(intent)
+
+    async def cancel(self, intent: CancelRun) -> Carried:
+        return self._carry(intent)
+
+    def _carry(self, intent: Intent) -> Carried:
+        self.carried.append(intent)
+        answer = self.answers.pop(0) if self.answers else "sent"
+        if isinstance(answer, str):
+            return answer
+        raise answer
+
+
+async def _make_due(store: Store) -> None:
+    await execute(store, "UPDATE outbox SET due_at = now() - interval '1 minute' WHERE sent_at IS NULL")
+
+
+async def _unsent(store: Store) -> int:
+    return await count(store, "outbox", "sent_at IS NULL")
+
+
+async def test_each_intent_arrives_as_it_was_meant(store: Store, world: World) -> None:
+    """W7, W3a: ids and numbers, nothing else."""
+    post = Post()
+    question = await say(store, world, "q")
+    supplement = await say(store, world, "s")
+    stop = await request_stop(store, RequestStop(question.run_id, world.owner_id))
+    for outbox_id in (question.outbox_id, supplement.outbox_id, stop.outbox_id):
+        assert outbox_id is not None
+        assert await dispatch(store, post, outbox_id) == "sent"
+    assert post.carried == [
+        StartRun(question.run_id, 1, world.session_id, "scout", world.release_id),
+        SignalSupplement(question.run_id, supplement.input_id, 2),
+        CancelRun(question.run_id, 1),
+    ]
+    assert post.carried[0].workflow_id == f"run/{question.run_id}"
+
+
+async def test_what_was_sent_is_not_sent_again(store: Store, world: World) -> None:
+    post = Post()
+    question = await say(store, world, "q")
+    assert await dispatch(store, post, question.outbox_id) == "sent"
+    assert await dispatch(store, post, question.outbox_id) == "sent"
+    assert await Relay(store, post).sweep() == 0
+    assert len(post.carried) == 1
+
+
+async def test_a_sender_that_is_away_leaves_the_intent_to_the_relay(store: Store, world: World) -> None:
+    """W7, R8."""
+    post = Post(answers=[UnavailableError, UnavailableError])
+    question = await say(store, world, "q")
+    assert await dispatch(store, post, question.outbox_id) == "later"
+    await _make_due(store)
+    assert await Relay(store, post).sweep() == 0
+    assert await Relay(store, post).sweep() == 0, "it backs off"
+    await _make_due(store)
+    assert await Relay(store, post).sweep() == 1
+    assert await _unsent(store) == 0
+
+
+async def test_a_lost_database_leaves_the_intent_to_the_relay(store: Store, world: World) -> None:
+    """W7: the commit was acknowledged, so dispatching never fails its caller."""
+    gone = Store.open("postgresql://nobody@127.0.0.1:1/none", KEYS)
+    assert await dispatch(gone, Post(), UUID(int=1)) == "later"
+    await gone.aclose()
+
+
+async def test_a_crash_between_sending_and_noting_sends_again(store: Store, world: World, database_url: str) -> None:
+    """W7: repeated rather than lost."""
+    post = Post()
+    question = await say(store, world, "q")
+    dying = Store.open(database_url, KEYS, faults=CrashAt("settle_intent.before_commit"))
+    with pytest.raises(Crash):
+        await dispatch(dying, post, question.outbox_id)
+    await dying.aclose()
+    await _make_due(store)
+    assert await Relay(store, post).sweep() == 1
+    assert len(post.carried) == 2
+
+
+async def test_a_start_waits_while_the_old_execution_is_closing(store: Store, world: World) -> None:
+    """W3a: tried again soon, not after a back-off."""
+    post = Post(answers=["closing"])
+    question = await say(store, world, "q")
+    assert await dispatch(store, post, question.outbox_id) == "later"
+    assert await count(store, "outbox", "sent_at IS NULL AND due_at < now() + interval '0.5 s'") == 1
+
+
+async def test_a_signal_waits_for_the_start_it_belongs_to(store: Store, world: World) -> None:
+    """W2: none is lost, not even one that overtakes the start."""
+    question, supplement = await say(store, world, "q"), await say(store, world, "s")
+    assert await dispatch(store, Post(answers=["gone"]), supplement.outbox_id) == "later"
+    assert await dispatch(store, Post(), question.outbox_id) == "sent"
+    assert await dispatch(store, Post(answers=["gone"]), supplement.outbox_id) == "sent"
+    assert await _unsent(store) == 0
+
+
+async def test_a_new_intent_is_left_to_its_committer_at_first(store: Store, world: World) -> None:
+    await say(store, world, "q")
+    assert await Relay(store, Post()).sweep() == 0
+
+
+async def test_relays_side_by_side_share_the_work(store: Store, world: World) -> None:
+    """Leased with SKIP LOCKED: each intent is carried once."""
+    await say(store, world, "q")
+    for n in range(40):
+        await say(store, world, f"s{n}")
+    await _make_due(store)
+    post = Post()
+    sent = await asyncio.gather(*(Relay(store, post).sweep() for _ in range(4)))
+    assert sum(sent) == len(post.carried) == 41
+
+
+async def test_a_running_relay_repairs_what_its_committer_left(store: Store, world: World) -> None:
+    """W7: a crash between commit and signal is repaired without a person."""
+    await say(store, world, "q")
+    post = Post(answers=[UnavailableError])
+    relay = asyncio.create_task(Relay(store, post, poll_s=0.02).run())
+    while await _unsent(store):
+        await asyncio.sleep(0.02)
+    relay.cancel()
+    with suppress(asyncio.CancelledError):
+        await relay
+    assert len(post.carried) == 2
