@@ -23,6 +23,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp.types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, REQUEST_TIMEOUT, CallToolResult
 from mcp.types import Tool as RemoteTool
+from opentelemetry import trace
 from pydantic import ValidationError
 
 from context.policy import ToolEntry
@@ -149,6 +150,8 @@ class _Opening:
 
     def _stdio(self, stack: AsyncExitStack) -> Transport:
         program, *arguments = self.server.command or ("",)
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
         known = get_default_environment()
         # Programs that were installed beside this interpreter are found without an activated environment.
         path = os.pathsep.join(filter(None, (str(Path(sys.executable).parent), known.get("PATH"))))
@@ -242,7 +245,7 @@ class _Link:
 
     async def _own(self) -> None:
         caught = Caught()
-        with caught:
+        with caught, _untraced():
             async with self._opening.client(self._end.set) as client:
                 self._ready.set_result(client)
                 while not await self._idle_or_over():
@@ -315,11 +318,21 @@ class _WatchedStream:
 
 async def _asked(call: Awaitable[CallToolResult]) -> CallToolResult | ServerRefusal:
     try:
-        return await call
+        with _untraced():
+            return await call
     except MCPError as error:
         return ServerRefusal(error.code, error.message)
     except (RuntimeError, ValidationError):
         return ServerRefusal(0, "The server's result does not fit what the server declared.")
+
+
+@contextmanager
+def _untraced() -> Iterator[None]:
+    """Keeps the SDK's spans, which quote what servers say, out of traces: an unsampled parent drops its children."""
+    here = trace.get_current_span().get_span_context()
+    unsampled = trace.SpanContext(here.trace_id or 1, here.span_id or 1, is_remote=False)
+    with trace.use_span(trace.NonRecordingSpan(unsampled)):
+        yield
 
 
 def _is_call(request: httpx2.Request) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = {".cfg", ".ini", ".md", ".py", ".toml", ".txt", ".yaml", ".yml"}
+DOCUMENTS = {".md", ".toml", ".txt", ".yaml", ".yml"}
 LARGEST_BYTES = 1_000_000
 MOST_FILES = 500
 MOST_HITS = 20

@@ -339,3 +339,40 @@ async def test_closing_ends_the_servers_that_were_started(servers: McpServers, t
     assert Path(f"/proc/{pid}").exists()
     await servers.aclose()
     assert not Path(f"/proc/{pid}").exists()
+
+
+TRACED = """
+import asyncio, sys
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+exporter, provider = InMemorySpanExporter(), TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+trace.set_tracer_provider(provider)
+
+from tests.integration.tools.conftest import ROOT, guarded
+from tests.integration.tools.test_mcp_tools import BY_STDIO, call
+from tools.mcp_servers import McpServers
+
+async def main():
+    servers = McpServers(http_client_for=guarded, folder=ROOT)
+    for name in ("raises", "echo", "MARK-unknown"):
+        await call(servers, BY_STDIO, name, text="MARK-text")
+    await servers.aclose()
+
+with trace.get_tracer("worker").start_as_current_span("worker"):
+    pass
+asyncio.run(main())
+print([span.name for span in exporter.get_finished_spans()])
+"""
+
+
+async def test_what_servers_say_is_in_no_trace() -> None:
+    """SPEC Y6: the SDK's spans hold error texts; a traced process (of its own, since tracing is global) has none."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", TRACED, cwd=ROOT, stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await process.communicate()
+    assert output.decode().strip() == "['worker']"
