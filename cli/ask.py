@@ -1,5 +1,6 @@
 """`ask`, `say`, `stop` and `resume`: what a person does to a Run, and the waiting for its end."""
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,7 +8,7 @@ from uuid import uuid4
 
 import typer
 
-from cli.output import CommandError, print_error, print_json, print_lines
+from cli.output import CommandError, note, print_error, print_json, print_lines
 
 if TYPE_CHECKING:
     from cli.client import Api
@@ -128,7 +129,11 @@ async def _outcome(api: "Api", begun: Mapping[str, Any], *, no_wait: bool, as_js
         else:
             print_lines([f"run {begun['run_id']} in session {begun['session_id']}"])
         return 0
-    run = await follow(api, str(begun["run_id"]), after=begun.get("after", 0), quiet=as_json)
+    try:
+        run = await follow(api, str(begun["run_id"]), after=begun.get("after", 0), quiet=as_json)
+    except asyncio.CancelledError:  # Ctrl-C
+        note(f"the run goes on: agentloom watch {begun['run_id']}   (or: agentloom stop {begun['run_id']})")
+        raise
     say_outcome(run, as_json=as_json)
     return exit_code(run)
 

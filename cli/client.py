@@ -5,7 +5,8 @@ Every failure is a `CommandError` that says what to do next; nothing is printed 
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -18,6 +19,7 @@ from cli.output import CommandError, ExitCode
 from settings import load_client_settings
 
 DEV_FILE = Path(".agentloom/dev.json")
+DEMO_FILE = Path(".agentloom/demo/dev.json")  # left by `agentloom demo` for whoever wants to look closer
 PREFIX = "/api/v1"
 RECONNECT_WITHIN_S = 30.0
 T = TypeVar("T")
@@ -111,11 +113,13 @@ def _key_of(dev: Mapping[str, Any] | None, api: str) -> str:
 
 
 def _running_dev() -> dict[str, Any] | None:
-    try:
-        found: dict[str, Any] = json.loads(DEV_FILE.read_text())
-    except (OSError, ValueError):
-        return None
-    return found
+    for file in (DEV_FILE, DEMO_FILE):
+        try:
+            found: dict[str, Any] = json.loads(file.read_text())
+        except (OSError, ValueError):
+            continue
+        return found
+    return None
 
 
 class Api:
@@ -172,16 +176,17 @@ class Api:
         found: dict[str, Any] = await self.get(f"/runs/{run_id}")
         return found
 
-    async def events(self, run_id: str | UUID, *, after: int = 0) -> AsyncIterator[dict[str, Any]]:
+    async def events(self, run_id: str | UUID, *, after: int = 0) -> AsyncGenerator[dict[str, Any], None]:
         """The Run's events until it has ended, each once and in order, over lost connections and API restarts."""
         failing_since: float | None = None
         clock = asyncio.get_running_loop().time
         while True:
             try:
-                async for event in self._stream(run_id, after):
-                    failing_since = None
-                    after = event["run_seq"]
-                    yield event
+                async with aclosing(self._stream(run_id, after)) as stream:
+                    async for event in stream:
+                        failing_since = None
+                        after = event["run_seq"]
+                        yield event
                 return
             except (httpx.TransportError, SSEError, ApiRefusedError) as error:
                 if isinstance(error, ApiRefusedError) and error.status < 500:
@@ -191,14 +196,15 @@ class Api:
                     raise ApiUnreachableError(self.target.api) from None
                 await asyncio.sleep(0.2)
 
-    async def _stream(self, run_id: str | UUID, after: int) -> AsyncIterator[dict[str, Any]]:
+    async def _stream(self, run_id: str | UUID, after: int) -> AsyncGenerator[dict[str, Any], None]:
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
         async with self._http.stream("GET", f"{PREFIX}/runs/{run_id}/events", headers=headers) as answer:
             if answer.status_code != 200:
                 await answer.aread()
                 raise _refusal(answer)
-            async for event in EventSource(answer).aiter_sse():
-                yield json.loads(event.data)
+            async with aclosing(EventSource(answer).aiter_sse()) as events:
+                async for event in events:
+                    yield json.loads(event.data)
 
     async def _call(self, method: str, path: str, **how: Any) -> Any:
         try:

@@ -4,6 +4,7 @@ Lines hold numbers and names; the answer itself goes to standard output and is p
 """
 
 from collections.abc import Mapping
+from contextlib import aclosing
 from typing import Any
 
 from cli.client import Api
@@ -14,13 +15,14 @@ SUCCEEDED = "succeeded"
 
 async def follow(api: Api, run_id: str, *, after: int = 0, quiet: bool = False) -> dict[str, Any]:
     """Wait until the Run has ended, noting its progress; the Run as it ended."""
-    async for event in api.events(run_id, after=after):
-        if not quiet and (line := describe(event, await _tool_names(api, run_id, event))):
-            note(line)
+    async with aclosing(api.events(run_id, after=after)) as events:
+        async for event in events:
+            if not quiet and (line := describe(event, await tool_names(api, run_id, event))):
+                note(line)
     return await api.run(run_id)
 
 
-async def _tool_names(api: Api, run_id: str, event: Mapping[str, Any]) -> list[str]:
+async def tool_names(api: Api, run_id: str, event: Mapping[str, Any]) -> list[str]:
     """Names of the tools that a batch calls; events hold none."""
     if event["type"] != "tools_started":
         return []

@@ -13,7 +13,19 @@ import typer
 from cli.output import CommandError, ExitCode, print_error
 from context.errors import AgentLoomError, ConfigurationInvalidError, RefusedError, UnavailableError
 
-COMMAND_MODULES = ("dev", "demo", "doctor", "migrate", "publish", "ask", "watch", "show", "sessions")
+COMMAND_MODULES = (
+    "dev",
+    "demo",
+    "doctor",
+    "migrate",
+    "publish",
+    "ask",
+    "watch",
+    "show",
+    "sessions",
+    "keys",
+    "completion",
+)
 
 
 def build_app() -> typer.Typer:
@@ -50,6 +62,8 @@ def run(arguments: list[str]) -> int:
         outcome = build_app()(arguments, standalone_mode=False, prog_name="agentloom")
     except (KeyboardInterrupt, typer.Abort):
         return ExitCode.INTERRUPTED
+    except BrokenPipeError:  # whoever read our output has seen enough
+        return ExitCode.ENDED_OTHERWISE
     except SystemExit as ended:  # shell completion ends this way
         return ended.code if isinstance(ended.code, int) else ExitCode.USAGE
     except typer.TyperException as mistake:

@@ -1,5 +1,6 @@
 """`agentloom watch RUN`: shows what a Run does until it ends."""
 
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -31,8 +32,9 @@ def watch(
 
 
 async def _events(api: "Api", run: str, after: int) -> dict[str, object]:
-    async for event in api.events(run, after=after):
-        print_json(event)
+    async with aclosing(api.events(run, after=after)) as events:
+        async for event in events:
+            print_json(event)
     return await api.run(run)
 
 

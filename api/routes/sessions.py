@@ -7,6 +7,7 @@ from fastapi import Header, Query, Request
 
 from api.auth import Caller
 from api.dispatching import dispatch_behind
+from api.messages import shown_message
 from api.openapi import refusals, router
 from api.paging import After, Cursor, Limit
 from api.schemas import (
@@ -117,7 +118,7 @@ async def list_messages(
 ) -> MessagePage:
     """Messages of one instance by session `seq`. An empty page keeps `next_after` where it was."""
     page = await reads.messages(services.store, session_id, caller.user_id, after=after, limit=limit, instance=instance)
-    return MessagePage.model_validate(page)
+    return MessagePage(items=[shown_message(row) for row in page.items], next_after=page.next_after)
 
 
 @routes.get("/sessions/{session_id}/runs", responses=refusals(404))
