@@ -71,7 +71,6 @@ async def open_edges(store: Store, *, private_addresses: PrivateAddresses, work_
         stack.push_async_callback(server.aclose)
         servers = McpServers(
             http_client_for=lambda headers: build_mcp_http_client(private_addresses=private_addresses, headers=headers),
-            folder=work_dir,
         )
         stack.push_async_callback(servers.aclose)
         boxes = ToolBoxes(Adapters(http, servers, Backends(StoredResults(store))))
