@@ -1,0 +1,134 @@
+"""What a failed call means: its reason, whether it is tried again, and after how long."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from providers.errors import RedirectRefusedError, classify, retry_after
+
+
+def row(status: int, message: str, **marks: object) -> dict[str, Any]:
+    return {"status": status, "message": message, **marks}
+
+
+OVERFLOWS = [
+    row(400, "maximum context length is 8000 tokens", code="context_length_exceeded"),
+    row(400, "Input length (9001) exceeds model's maximum context length (8000).", code=None),
+    row(400, "Input length 9001 exceeds the maximum allowed input length of 8000 tokens", code="400"),
+    row(400, "input (9001 tokens) is longer than the model's context length (8000 tokens)", code=400),
+    row(400, "request exceeded model token limit: 8000 (requested: 9001)", code=None),
+    row(400, "Prompt 超长", code="1261"),
+    row(400, "exceeds the available context size", type="exceed_context_size_error"),
+    row(413, "", code=None),
+    row(503, "wrapped: OpenAIException - exceeds the model's maximum context length of 8000 tokens", code=None),
+    row(400, "requested 8100 tokens (5000 in the messages, 3100 in the completion)", code=None),
+    row(400, "The input token count (9001) exceeds the maximum number of tokens allowed (8000).", code=None),
+    row(400, "prompt is too long: 9001 tokens > 8000 maximum", code=None),
+]
+RETRIED = [
+    row(429, "Too many tokens, please wait before trying again"),
+    row(429, "Limit 8000 tokens per min, requested 9001", code="rate_limit_exceeded"),
+    row(429, "You exceeded your current quota", type="RESOURCE_EXHAUSTED"),
+    row(500, "model runner crashed"),
+    row(408, "x"),
+    row(409, "x"),
+    row(529, "overloaded"),
+]
+FINAL = [
+    (row(400, "max_tokens must be at most 4096"), "model_rejected"),
+    (row(402, "Insufficient Balance"), "model_quota"),
+    (row(400, "Insufficient Balance", type="unknown_error", code="invalid_request_error"), "model_quota"),
+    (row(429, "You exceeded your current quota", code="insufficient_quota"), "model_quota"),
+    (row(400, "Content Exists Risk"), "content_filtered"),
+    (row(400, "x", code="content_filter"), "content_filtered"),
+    (row(401, "bad key"), "model_auth"),
+    (row(403, "not yours"), "model_auth"),
+    (row(400, "x", code="invalid_api_key"), "model_auth"),
+    (row(404, "model not found"), "model_rejected"),
+    (row(422, "x"), "model_rejected"),
+]
+
+
+def wrapped(complaint: dict[str, Any]) -> list[bytes]:
+    """The same complaint in the shapes that bodies have."""
+    about = {key: value for key, value in complaint.items() if key != "status"}
+    shapes: list[object] = [{"error": about}, about, [{"error": about}], {"object": "error", **about}]
+    return [json.dumps(shape, ensure_ascii=False).encode() for shape in shapes]
+
+
+@pytest.mark.parametrize("complaint", OVERFLOWS, ids=lambda complaint: str(complaint["message"])[:30])
+def test_every_wording_of_a_full_window_is_understood(complaint: dict[str, Any]) -> None:
+    """Case 035, SPEC B7."""
+    for body in wrapped(complaint):
+        error = classify(complaint["status"], {}, body)
+        assert (error.reason, error.retryable) == ("context_length", False)
+
+
+@pytest.mark.parametrize("complaint", RETRIED)
+def test_throttling_and_breakdowns_are_tried_again(complaint: dict[str, Any]) -> None:
+    """Case 035, SPEC L2: also where throttling counts tokens."""
+    for body in wrapped(complaint):
+        error = classify(complaint["status"], {}, body)
+        assert (error.reason, error.retryable, error.status) == ("model_unavailable", True, complaint["status"])
+
+
+@pytest.mark.parametrize(("complaint", "reason"), FINAL)
+def test_what_can_not_clear_has_its_own_reason_and_is_not_tried_again(complaint: dict[str, Any], reason: str) -> None:
+    """Case 039, SPEC L2: no balance, refused content, bad key, unknown model."""
+    for body in wrapped(complaint):
+        error = classify(complaint["status"], {}, body)
+        assert (error.reason, error.retryable, error.status) == (reason, False, complaint["status"])
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>Bad gateway</html>", b"\xff\xfe", b"[]", b"5", b"[" * 100_000, b'{"error": 5}']
+)
+def test_a_body_of_any_kind_leaves_the_status_to_decide(body: bytes) -> None:
+    """SPEC L2."""
+    assert classify(502, {}, body).retryable
+    assert not classify(400, {}, body).retryable
+
+
+def test_the_providers_words_are_in_no_error() -> None:
+    """SPEC Y6."""
+    error = classify(400, {}, b'{"error": {"message": "MARKER", "code": "MARKER"}}')
+    assert "MARKER" not in repr(error) + str(error) + str(error.numbers) + str(error.__cause__) + str(error.__context__)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_refused_by_name_and_not_tried_again(status: int) -> None:
+    """Case 107."""
+    error = classify(status, {"location": "https://elsewhere.test"}, b"")
+    assert isinstance(error, RedirectRefusedError)
+    assert not error.retryable
+
+
+NOW = datetime(2026, 10, 21, 7, 27, 52, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "2"}, 2),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after": "Wed, 21 Oct 2026 07:28:02 GMT"}, 10),
+        ({"retry-after": "Wed, 21 Oct 2026 07:28:02"}, 10),
+        ({"retry-after": "Wed, 21 Oct 2026 07:00:00 GMT"}, None),
+        ({"retry-after": "86400"}, 86400),
+        ({"retry-after": "-5"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "0"}, None),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": ""}, None),
+        ({"retry-after-ms": "1500", "retry-after": "2"}, 1.5),
+        ({"retry-after-ms": "x", "retry-after": "2"}, 2),
+        ({}, None),
+    ],
+)
+def test_the_wish_to_wait_is_read_in_each_form(headers: dict[str, str], seconds: float | None) -> None:
+    """Case 037: odd values mean the default back-off, and nothing raises."""
+    assert retry_after(headers, now=NOW) == seconds
+    assert classify(429, headers, b"", now=NOW).retry_after_s == seconds
