@@ -8,6 +8,7 @@ near.
 import gzip
 import hashlib
 import os
+import re
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ import tiktoken
 from tiktoken.model import encoding_name_for_model
 
 from context.errors import ConfigurationInvalidError
-from context.messages import ChatMessage, without_lone_surrogates
+from context.messages import ChatMessage
 from context.tokens import TokenCounter
 from providers.profiles import Profile, profile_for
 from providers.wire import wire_message_bytes
@@ -39,6 +40,7 @@ _RANKS_ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktok
 
 _SLICE = 8_000
 _LOOK_BACK = 400
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _loading = threading.Lock()
 
 # Models whose message overhead OpenAI has documented: 3 tokens per message, 1 per name, 3 to prime the reply.
@@ -60,7 +62,7 @@ class BytesCounter:
     request_overhead: int = 32
 
     def count_text(self, text: str) -> int:
-        return len(without_lone_surrogates(text).encode())
+        return len(_encodable(text).encode())
 
     def count_message(self, message: ChatMessage) -> int:
         # Counted as within a tool turn, where the most is sent; the comma behind it counts too.
@@ -141,13 +143,21 @@ def warm_up(estimator_id: str) -> None:
 def count_tokens(text: str, *, encoding: str) -> int:
     """Tokens of a text; what looks like a special token is counted as the text it is."""
     tokeniser = _encoding(encoding)
-    text = without_lone_surrogates(text)
+    text = _encodable(text)
     total = start = 0
     while len(text) - start > _SLICE:
         end = _good_cut(text, start, start + _SLICE)
         total += len(tokeniser.encode_ordinary(text[start:end]))
         start = end
     return total + len(tokeniser.encode_ordinary(text[start:]))
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _SURROGATE.sub("\ufffd", text)
+    return text
 
 
 def _good_cut(text: str, start: int, end: int) -> int:
