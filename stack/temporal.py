@@ -32,6 +32,7 @@ DYNAMIC_CONFIG = (
     "history.transferProcessorMaxPollRPS=2000",
     "history.timerProcessorMaxPollRPS=2000",
     "history.visibilityProcessorMaxPollRPS=500",
+    'history.timerProcessorMaxTimeShift="50ms"',  # by default each retry and time-out comes up to a second late
 )
 SQLITE_PRAGMAS = ("journal_mode=wal", "synchronous=1")
 
