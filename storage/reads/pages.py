@@ -40,9 +40,12 @@ def encode_cursor(key: str) -> str:
 def decode_cursor(cursor: str) -> str:
     """The inverse. Raises InputInvalidError for anything that was not given out."""
     try:
-        return base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)).decode()
+        key = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)).decode()
     except (ValueError, binascii.Error):
         raise invalid_cursor() from None
+    if "\0" in key:  # PostgreSQL takes no NUL in a text
+        raise invalid_cursor()
+    return key
 
 
 def cursor_id(cursor: str) -> UUID:

@@ -43,7 +43,7 @@ async def test_a_quiet_run_lets_the_time_pass(store: Store, world: World, feed: 
 async def test_only_the_runs_own_waiters_are_woken(store: Store, world: World, feed: RunEventFeed) -> None:
     first = await say(store, world, "q1")
     await end_run(store, first.run_id)
-    waiting = asyncio.create_task(feed.wait(first.run_id, 1, 0.3))
+    waiting = asyncio.create_task(feed.wait(first.run_id, 2, 0.3))
     await asyncio.sleep(0)
     second = await say(store, world, "q2")
     assert await feed.wait(second.run_id, 0, 20) is True
