@@ -1,4 +1,4 @@
-"""The tools of one release, as its activities use them: may this call be made, and what did it bring (SPEC T3, T4, T5)."""
+"""The tools of one release as its activities use them: may a call be made, what did it bring (SPEC T3, T4, T5)."""
 
 from collections.abc import Callable
 from pathlib import Path
