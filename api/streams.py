@@ -19,6 +19,7 @@ from storage import reads
 PAGE = 500
 KEEPALIVE_S = 15.0
 MAX_DIGITS = 18
+RUN_ENDED = "run_ended"
 
 
 def start_of_stream(last_event_id: str | None, after: int) -> int:
@@ -41,11 +42,14 @@ async def event_stream(services: Services, run_id: UUID, owner_id: UUID, after: 
     try:
         while True:
             run = await with_patience(lambda: reads.run(services.store, run_id, owner_id))
+            newest = None
             async for event in _events_after(services, run_id, owner_id, after):
-                after = event.run_seq
+                newest, after = event.type, event.run_seq
                 yield encoded(event)
             if not run.is_active and after >= run.event_head:
                 return
+            if newest == RUN_ENDED:
+                continue  # the Run was read before its end: look again, since nothing may follow
             if not await services.feed.wait(run_id, after, KEEPALIVE_S):
                 yield KEEPALIVE_COMMENT
     except UnavailableError:

@@ -23,6 +23,7 @@ from storage.commits.create_key import CreateKey, create_key
 from storage.commits.create_space_user import CreateSpaceUser, Role, create_space_user
 from storage.payloads import Keys
 from storage.store import Store
+from workflows.registry import data_converter
 
 NOBODY = "127.0.0.1:1"
 
@@ -54,7 +55,7 @@ def options() -> ApiOptions:
 
 @pytest.fixture
 async def app(store: Store, options: ApiOptions) -> AsyncIterator[FastAPI]:
-    temporal = await Client.connect(NOBODY, lazy=True)
+    temporal = await Client.connect(NOBODY, lazy=True, data_converter=data_converter())
     async with reaching(temporal, task_queue="nobody", private_addresses="loopback") as outside:
         yield build_app(store, outside, options=options)
 

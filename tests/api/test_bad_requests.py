@@ -1,0 +1,191 @@
+"""What is refused, over HTTP: a problem document that names the place and echoes nothing; nothing is stored (Y5, E)."""
+
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from api.errors import PROBLEM_MEDIA_TYPE
+from api.wiring import ApiOptions
+from tests.api.conftest import DEFINITION, Person, opened
+
+MARK = "planted-marker"
+JSON = {"Content-Type": "application/json"}
+
+
+def check_problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    """The answer is a whole problem document that repeats nothing of what was sent."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == PROBLEM_MEDIA_TYPE
+    document: dict[str, Any] = answer.json()
+    assert document["code"] == code
+    assert document["status"] == status
+    assert document["type"].startswith("urn:agentloom:problem:")
+    assert document["title"]
+    assert document["detail"]
+    assert MARK not in answer.text
+    return document
+
+
+BAD_INPUTS: dict[str, tuple[bytes, int, str, str]] = {
+    "no body": (b"", 422, "INPUT_INVALID", "body"),
+    "an empty object": (b"{}", 422, "INPUT_INVALID", "body.text"),
+    "a list": (b"[]", 422, "INPUT_INVALID", "body"),
+    "broken": (b'{"text": "planted-marker', 422, "INPUT_INVALID", "JSON"),
+    "not UTF-8": (b'{"text": "\xff"}', 422, "INPUT_INVALID", "UTF-8"),
+    "a lone surrogate": (b'{"text": "bad \\ud83d planted-marker"}', 422, "INPUT_INVALID", "body.text"),
+    "NUL": (b'{"text": "a\\u0000planted-marker"}', 422, "INPUT_INVALID", "body.text"),
+    "a field twice": (b'{"text": "planted-marker", "text": "b"}', 422, "INPUT_INVALID", "text"),
+    "NaN": (b'{"text": NaN}', 422, "INPUT_INVALID", "NaN"),
+    "deep": (b'{"text": ' + b"[" * 500 + b"]" * 500 + b"}", 422, "INPUT_INVALID", "nested"),
+    "very deep": (b"[" * 100_000, 422, "INPUT_INVALID", "body"),
+    "empty text": (b'{"text": ""}', 422, "INPUT_INVALID", "body.text"),
+    "blank text": ('{"text": " \\n\\t\u3000\u00a0"}'.encode(), 422, "INPUT_INVALID", "body.text"),
+    "text of a number": (b'{"text": 5}', 422, "INPUT_INVALID", "body.text"),
+    "null text": (b'{"text": null}', 422, "INPUT_INVALID", "body.text"),
+    "an unknown field": (b'{"text": "planted-marker", "texts": "planted-marker"}', 422, "INPUT_INVALID", "body.texts"),
+    "an unknown field with a telling name": (b'{"text": "x", "planted-marker !": 1}', 422, "INPUT_INVALID", "body"),
+    "an unknown mode": (b'{"text": "x", "mode": "planted-marker"}', 422, "INPUT_INVALID", "body.mode"),
+    "an empty client key": (b'{"text": "x", "client_key": ""}', 422, "INPUT_INVALID", "body.client_key"),
+    "too long a text": (b'{"text": "' + b"a" * 1_000_001 + b'"}', 413, "TOO_LARGE", "longer"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUTS)
+async def test_a_bad_input_gets_a_clear_answer_and_nothing_is_stored(ann: Person, case: str) -> None:
+    """Y5, C061."""
+    session = await opened(ann)
+    body, status, code, named = BAD_INPUTS[case]
+    refused = await ann.http.post(f"/sessions/{session}/inputs", content=body, headers=JSON)
+    assert named in check_problem(refused, status, code)["detail"]
+    assert (await ann.http.get(f"/sessions/{session}/inputs")).json()["items"] == []
+
+
+async def test_a_text_of_exactly_a_million_characters_is_taken_whole(ann: Person) -> None:
+    """Y5."""
+    session = await opened(ann)
+    text = "ü" * 999_999 + "😀"
+    assert (await ann.http.post(f"/sessions/{session}/inputs", json={"text": text})).status_code == 202
+    assert (await ann.http.get(f"/sessions/{session}/inputs")).json()["items"][0]["text"] == text
+
+
+@pytest.mark.parametrize("declared", [True, False])
+async def test_a_body_over_the_limit_is_refused_by_its_real_size(ann: Person, declared: bool) -> None:
+    """Y5: 8 MiB, whether or not Content-Length says so."""
+    size = (8 << 20) + 1
+
+    async def pieces() -> Any:
+        for _ in range(size // 65_536 + 1):
+            yield b"x" * 65_536
+
+    content = b"x" * size if declared else pieces()
+    refused = await ann.http.post("/sessions", content=content, headers=JSON)
+    assert check_problem(refused, 413, "TOO_LARGE")["limit_bytes"] == 8 << 20
+
+
+async def test_a_body_of_exactly_the_limit_is_parsed(ann: Person) -> None:
+    """Y5."""
+    body = b'{"agent": "helper"' + b" " * ((8 << 20) - 19) + b"}"
+    check_problem(await ann.http.post("/sessions", content=body, headers=JSON), 404, "NOT_FOUND")
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
+async def test_only_json_is_taken(ann: Person, content_type: str) -> None:
+    """Y5."""
+    headers = {"Content-Type": content_type} if content_type else {}
+    check_problem(await ann.http.post("/sessions", content=b"{}", headers=headers), 415, "INPUT_INVALID")
+
+
+async def test_an_unknown_address_and_a_wrong_method_are_problems_too(ann: Person) -> None:
+    """E."""
+    check_problem(await ann.http.get("/nothing"), 404, "NOT_FOUND")
+    refused = await ann.http.put("/sessions", json={})
+    check_problem(refused, 405, "INPUT_INVALID")
+    assert "POST" in refused.headers["allow"]
+
+
+@pytest.mark.parametrize(
+    ("path", "params"),
+    [
+        ("/runs/planted-marker", {}),
+        ("/sessions/planted-marker", {}),
+        ("/sessions", {"limit": "0"}),
+        ("/sessions", {"limit": "201"}),
+        ("/sessions", {"limit": "planted-marker"}),
+        ("/sessions", {"cursor": "planted-marker"}),
+        ("/sessions", {"cursor": "AAAA"}),
+        ("/agents", {"cursor": "AAAA"}),
+        ("/users", {"cursor": "\x00"}),
+        ("/keys", {"cursor": "AAAA"}),
+        (f"/runs/{uuid4()}", {"wait_s": "61"}),
+        (f"/runs/{uuid4()}", {"wait_s": "nan"}),
+        (f"/runs/{uuid4()}/events", {"after": "-1"}),
+        (f"/runs/{uuid4()}/events", {"after": str(2**63)}),
+        (f"/sessions/{uuid4()}/messages", {"instance": "a\x00"}),
+        (f"/sessions/{uuid4()}/runs", {"cursor": "AAAA"}),
+        (f"/runs/{uuid4()}/operations", {"cursor": "AAAA"}),
+        ("/agents/planted%00marker", {}),
+    ],
+)
+async def test_wrong_ids_and_parameters_are_refused(ann: Person, path: str, params: dict[str, str]) -> None:
+    """Y5: wrong types and ids."""
+    check_problem(await ann.http.get(path, params=params), 422, "INPUT_INVALID")
+
+
+BAD_DEFINITIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "an unknown key": ({"instrucions": MARK}, "body.definition.instrucions"),
+    "an unknown key inside": ({"model": DEFINITION["model"] | {"temprature": 1}}, "body.definition.model.temprature"),
+    "an unknown provider": ({"model": {"provider": MARK, "model": "m"}}, "body.definition.model.provider"),
+    "a field of ours": ({"model": DEFINITION["model"] | {"parameters": {"messages": MARK}}}, "messages"),
+    "a ratio over one": ({"context": {"trigger_ratio": 1.2}}, "body.definition.context.trigger_ratio"),
+    "a target over the trigger": ({"context": {"target_ratio": 0.9}}, "target_ratio"),
+    "a window without room": ({"model": DEFINITION["model"] | {"context_window": 300}}, "room"),
+    "hooks": ({"hooks": [{"name": "h", "point": "tool.request", "kind": "http", "url": "http://x"}]}, "hooks"),
+    "a module that is not there": ({"tools": [{"kind": "python", "name": "t", "entry": "no_such:f"}]}, "no_such"),
+    "a connection that is not there": ({"model": DEFINITION["model"] | {"connection": "gone"}}, "model.connection"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_DEFINITIONS)
+async def test_a_bad_definition_names_the_key_and_publishes_nothing(ann: Person, case: str) -> None:
+    """E, 18: unknown keys are errors."""
+    change, named = BAD_DEFINITIONS[case]
+    refused = await ann.http.post("/agents", json={"definition": DEFINITION | change})
+    assert named in check_problem(refused, 422, "CONFIGURATION_INVALID")["detail"]
+    assert (await ann.http.get("/agents")).json()["items"] == []
+
+
+async def test_an_unknown_window_is_refused_with_a_suggestion(ann: Person) -> None:
+    """B3."""
+    definition = DEFINITION | {"model": {"provider": "openai", "model": "unheard-of"}}
+    refused = await ann.http.post("/agents", json={"definition": definition})
+    assert check_problem(refused, 422, "MODEL_WINDOW_UNKNOWN")["suggested_context_window"] == 32_768
+
+
+@pytest.mark.parametrize("sent", [None, "", "Bearer", "Basic YWI6Yw==", "Bearer al_planted-marker", "Bearer ü"])
+async def test_without_a_valid_key_nothing_is_answered(address: str, sent: str | None) -> None:
+    """Y1."""
+    headers = {} if sent is None else {"Authorization": sent.encode("latin-1")}
+    async with httpx.AsyncClient(base_url=f"{address}/api/v1", trust_env=False) as http:
+        for path in ("/sessions", "/agents", f"/runs/{uuid4()}", f"/runs/{uuid4()}/events", "/usage", "/keys"):
+            refused = await http.get(path, headers=headers)
+            check_problem(refused, 401, "UNAUTHENTICATED")
+            assert refused.headers["www-authenticate"] == "Bearer"
+
+
+class TestWithASmallLimit:
+    @pytest.fixture
+    def options(self) -> ApiOptions:
+        from api.limits import RateLimit
+
+        return ApiOptions(rate_limit=RateLimit(per_second=0.01, burst=3))
+
+    async def test_a_key_that_asks_too_often_is_told_when_to_come_back(self, ann: Person, bob: Person) -> None:
+        """Y1: limits per key answer 429 with Retry-After."""
+        for _ in range(3):
+            assert (await ann.http.get("/usage")).status_code == 200
+        refused = await ann.http.get("/usage")
+        check_problem(refused, 429, "RATE_LIMITED")
+        assert 0 < int(refused.headers["retry-after"]) <= 100
+        assert (await bob.http.get("/usage")).status_code == 200

@@ -1,0 +1,155 @@
+"""The event stream: the same sequence wherever it is cut, live while the Run goes on, closed when it ends (SPEC 16)."""
+
+import asyncio
+import json
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+from httpx_sse import EventSource
+from sqlalchemy import text
+
+from storage.store import Store
+from tests.api.conftest import Person, asked, opened
+
+EVENTS = text("""
+    WITH run AS (UPDATE runs SET event_head = event_head + :count WHERE run_id = :run_id RETURNING event_head)
+    INSERT INTO run_events (run_id, run_seq, type, body)
+    SELECT :run_id, event_head - :count + n, 'context_build', jsonb_build_object('loop', n)
+    FROM run, generate_series(1, :count) n
+""")
+END = text("""
+    WITH run AS (
+        UPDATE runs SET event_head = event_head + 1, status = 'stopped', end_reason = 'user_stop'
+        WHERE run_id = :run_id RETURNING event_head)
+    INSERT INTO run_events (run_id, run_seq, type, body) SELECT :run_id, event_head, 'run_ended', '{}' FROM run
+""")
+TELL = text("SELECT pg_notify('run_events', :run_id)")
+
+
+async def grow(store: Store, run_id: str, count: int) -> None:
+    """Give the Run more events, and say so."""
+    async with store.transaction("grow") as connection:
+        await connection.execute(EVENTS, {"run_id": UUID(run_id), "count": count})
+        await connection.execute(TELL, {"run_id": run_id})
+
+
+async def end(store: Store, run_id: str) -> None:
+    """End the Run, and say so."""
+    async with store.transaction("end") as connection:
+        await connection.execute(END, {"run_id": UUID(run_id)})
+        await connection.execute(TELL, {"run_id": run_id})
+
+
+@pytest.fixture
+async def run_id(ann: Person) -> str:
+    """A Run that nobody works on, with one event."""
+    return str((await asked(ann, await opened(ann)))["run_id"])
+
+
+async def read_stream(
+    who: Person, run_id: str, *, at_most: int | None = None, last_event_id: str | None = None, after: int = 0
+) -> list[dict[str, Any]]:
+    """The events of a stream until it closes, or the first few."""
+    headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_event_id} if last_event_id is not None else {})
+    found: list[dict[str, Any]] = []
+    async with who.http.stream("GET", f"/runs/{run_id}/events", params={"after": after}, headers=headers) as answer:
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        async for event in EventSource(answer).aiter_sse():
+            data = json.loads(event.data)
+            assert (event.id, event.event) == (str(data["run_seq"]), data["type"])
+            found.append(data)
+            if len(found) == at_most:
+                break
+    return found
+
+
+async def test_a_finished_run_is_replayed_from_the_given_id_and_closed(ann: Person, store: Store, run_id: str) -> None:
+    """C103."""
+    await grow(store, run_id, 18)
+    await end(store, run_id)
+    whole = await read_stream(ann, run_id)
+    assert [event["run_seq"] for event in whole] == list(range(1, 21))
+    assert whole[0]["type"] == "input_accepted"
+    assert whole[-1]["type"] == "run_ended"
+    assert await read_stream(ann, run_id, last_event_id="7") == whole[7:]
+    assert await read_stream(ann, run_id, after=7) == whole[7:]
+    assert await read_stream(ann, run_id, after=2, last_event_id="7") == whole[7:]
+    assert await read_stream(ann, run_id, last_event_id="20") == []
+
+
+async def test_cut_after_any_event_the_sequence_is_the_same(ann: Person, store: Store, run_id: str) -> None:
+    """16: ids are unique and strictly increasing."""
+    await grow(store, run_id, 6)
+    await end(store, run_id)
+    whole = await read_stream(ann, run_id)
+    for cut in range(len(whole) + 1):
+        assert whole[:cut] + await read_stream(ann, run_id, last_event_id=str(cut)) == whole
+
+
+async def test_events_of_a_living_run_come_as_they_are_committed(ann: Person, store: Store, run_id: str) -> None:
+    """16: nobody polls."""
+    reading = asyncio.create_task(read_stream(ann, run_id))
+    await grow(store, run_id, 2)
+    assert not reading.done()
+    await grow(store, run_id, 3)
+    await end(store, run_id)
+    async with asyncio.timeout(5):
+        assert [event["run_seq"] for event in await reading] == list(range(1, 8))
+
+
+async def test_more_events_than_a_page_holds_all_come(ann: Person, store: Store, run_id: str) -> None:
+    """16."""
+    await grow(store, run_id, 1_200)
+    await end(store, run_id)
+    assert [event["run_seq"] for event in await read_stream(ann, run_id)] == list(range(1, 1_203))
+
+
+@pytest.mark.parametrize(
+    "impossible", ["999", "x", "-1", "", "7.0", "٧", "9" * 30, "01a22a9b-f4f2-7eef-9293-6a68af707de5"]
+)
+async def test_an_id_that_no_event_of_the_run_has_is_refused(ann: Person, run_id: str, impossible: str) -> None:
+    """C103: never a silent gap."""
+    headers = {"Last-Event-ID": impossible.encode()}
+    refused = await ann.http.get(f"/runs/{run_id}/events", headers=headers)
+    assert (refused.status_code, refused.json()["code"]) == (422, "INPUT_INVALID")
+    assert (await ann.http.get(f"/runs/{run_id}/events", params={"after": 999})).status_code == 422
+
+
+async def test_the_same_events_come_as_a_list_in_pages(ann: Person, store: Store, run_id: str) -> None:
+    """16: a JSON list with Accept: application/json."""
+    await grow(store, run_id, 4)
+    headers = {"Accept": "application/json"}
+    first = (await ann.http.get(f"/runs/{run_id}/events", params={"limit": 3}, headers=headers)).json()
+    assert [event["run_seq"] for event in first["items"]] == [1, 2, 3]
+    rest = (await ann.http.get(f"/runs/{run_id}/events", params={"after": first["next"]}, headers=headers)).json()
+    assert [event["run_seq"] for event in rest["items"]] == [4, 5]
+    assert rest["next"] is None
+    await end(store, run_id)
+    assert first["items"] + rest["items"] == (await read_stream(ann, run_id))[:5]
+
+
+async def test_a_long_poll_returns_when_the_run_ends_and_not_before(ann: Person, store: Store, run_id: str) -> None:
+    """16: wait_s."""
+    waiting = asyncio.create_task(ann.http.get(f"/runs/{run_id}", params={"wait_s": 30}))
+    await grow(store, run_id, 1)
+    short = await ann.http.get(f"/runs/{run_id}", params={"wait_s": 0.2})
+    assert short.json()["status"] == "queued"
+    assert not waiting.done()
+    await end(store, run_id)
+    async with asyncio.timeout(5):
+        assert (await waiting).json()["status"] == "stopped"
+
+
+async def test_an_open_stream_does_not_hold_the_exit_of_the_process(ann: Person, address: str, run_id: str) -> None:
+    """16: the client comes back with Last-Event-ID; the fixture that stops the server must not hang."""
+    stream = await httpx.AsyncClient(trust_env=False).__aenter__()
+    request = stream.build_request(
+        "GET", f"{address}/api/v1/runs/{run_id}/events", headers={"Authorization": f"Bearer {ann.key}"}
+    )
+    answer = await stream.send(request, stream=True)
+    assert answer.status_code == 200
+    await answer.aclose()
+    await stream.aclose()
