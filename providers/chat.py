@@ -5,6 +5,7 @@ everything it returns (L6). How an answer is to be read is up to `reading`; what
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from providers.profiles import Profile
 from providers.reading import AnswerReader
 
 _LONGEST_ERROR_BODY = 256 << 10
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _GRACE_AFTER_DONE_S = 0.25
 """After `[DONE]` the rest is waited for this long, so that the connection can be used again."""
 
@@ -80,6 +82,7 @@ class ChatClient:
                     await attempt.read(response, evidence)
                 reply = attempt.reply(evidence)
             except ModelCallError as failure:
+                failure.__context__ = None  # what it was made from can hold pieces of the answer (SPEC Y6)
                 await evidence.settled()
                 raise attempt.failure(failure, credentials) from None
             await evidence.settled()
@@ -87,7 +90,7 @@ class ChatClient:
             reply=redaction.reply_without(credentials, reply),
             raw=redaction.raw_without(credentials, attempt.raw, reply),
             status=response.status_code,
-            request_id=response.headers.get("x-request-id") or reply.provider_request_id,
+            request_id=_request_id(response, reply),
             normalised=attempt.is_normalised,
         )
 
@@ -194,6 +197,12 @@ async def _beginning(response: httpx.Response) -> bytes:
         if len(body) >= _LONGEST_ERROR_BODY:
             break
     return body[:_LONGEST_ERROR_BODY]
+
+
+def _request_id(response: httpx.Response, reply: ModelReply) -> str | None:
+    """The provider's name for the call, if it looks like one; it is shown where no content may be."""
+    named = response.headers.get("x-request-id") or reply.provider_request_id
+    return named if named and _REQUEST_ID.fullmatch(named) else None
 
 
 def _headers(target: ModelTarget) -> dict[str, str]:

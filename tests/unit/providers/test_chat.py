@@ -345,12 +345,31 @@ async def test_a_key_echoed_in_pieces_is_in_nothing_that_is_returned(http: httpx
     assert KEY not in str(failure.value.fragment)
 
 
-async def test_errors_carry_no_chain_with_foreign_texts(http: httpx.AsyncClient) -> None:
-    """SPEC Y6: neither cause nor context is shown."""
-    async with ModelServer([text("abc", pieces_of=1).but(break_after=130)]) as server:
-        with pytest.raises(BrokenStreamError) as failure:
+@pytest.mark.parametrize(
+    "reply",
+    [
+        raw(event({"choices": [{"delta": {"content": "MARKER"}}]}), b'data: {"MARKER\n\n'),
+        raw(b'{"choices": [{"message": {"content": "MARKER'),
+        raw(b"data: MARKER \xff\n\n"),
+        text("MARKER" * 9, pieces_of=1).but(break_after=130),
+        error(400, "MARKER"),
+    ],
+)
+async def test_no_failure_is_chained_to_one_with_content(http: httpx.AsyncClient, reply: Reply) -> None:
+    """SPEC Y6: a JSON error, for one, holds the whole document."""
+    async with ModelServer([reply]) as server:
+        with pytest.raises(ModelCallError) as failure:
             await attempt(http, target(server))
-    seen: BaseException | None = failure.value
-    while seen is not None:
-        assert isinstance(seen, ModelCallError) or seen.__suppress_context__ or not str(seen)
-        seen = None if seen.__suppress_context__ else seen.__context__
+    seen: list[BaseException | None] = [failure.value]
+    while (link := seen[-1]) is not None:
+        assert isinstance(link, ModelCallError)
+        assert "MARKER" not in str(link)
+        seen.append(link.__cause__ or link.__context__)
+
+
+async def test_a_request_id_is_kept_if_it_looks_like_one(http: httpx.AsyncClient) -> None:
+    """SPEC Y6: it is shown where no content may be."""
+    answer = text("x")
+    headers = [(*answer.headers, ("x-request-id", name)) for name in ("req_1-a", "words that say something")]
+    async with ModelServer([answer.but(headers=each) for each in headers]) as server:
+        assert [(await attempt(http, target(server))).request_id for _ in headers] == ["req_1-a", None]
