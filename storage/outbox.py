@@ -24,10 +24,19 @@ CLAIMS = 32  # rows one sweep takes
 
 LEASE = "clock_timestamp() + make_interval(secs => least(0.5 * 2 ^ least(tries + 1, 10), 30))"
 
+# What the Run has left behind is not sent: a start once it runs, what is of an older execution, anything after its end.
+# (A late start of an ended Run would open an execution that has nothing to do.)
+WANTED = """
+    EXISTS (SELECT 1 FROM runs r WHERE r.run_id = outbox.run_id AND CASE kind
+        WHEN 'start' THEN r.status = 'queued' AND r.execution_no = (body ->> 'execution_no')::integer
+        WHEN 'cancel' THEN r.status IN ('queued', 'running') AND r.execution_no = (body ->> 'execution_no')::integer
+        ELSE r.status IN ('queued', 'running') END)
+"""
+
 CLAIM_ONE = text(f"""
     UPDATE outbox SET tries = tries + 1, due_at = {LEASE}
     WHERE outbox_id = :outbox_id AND sent_at IS NULL
-    RETURNING outbox_id, kind, run_id, body
+    RETURNING outbox_id, kind, run_id, body, {WANTED} AS wanted
 """)
 
 CLAIM_DUE = text(f"""
@@ -37,7 +46,7 @@ CLAIM_DUE = text(f"""
         WHERE sent_at IS NULL
           AND due_at <= clock_timestamp() - make_interval(secs => CASE tries WHEN 0 THEN :grace ELSE 0 END)
         ORDER BY due_at LIMIT :claims FOR UPDATE SKIP LOCKED)
-    RETURNING outbox_id, kind, run_id, body
+    RETURNING outbox_id, kind, run_id, body, {WANTED} AS wanted
 """)
 
 # A signal or cancellation that found no execution is done, unless the start it belongs to is itself still to be sent.
@@ -101,7 +110,7 @@ async def dispatch(store: Store, sender: Sender, outbox_id: UUID) -> Literal["se
 
 
 async def _carry(store: Store, sender: Sender, row: Mapping[str, Any]) -> Literal["sent", "later"]:
-    carried = await _send(sender, intent_of(row))
+    carried = await _send(sender, intent_of(row)) if row["wanted"] else "sent"
     async with store.transaction("settle_intent", durable=False) as connection:
         settled = await fetch_one(
             connection, SETTLE, outbox_id=row["outbox_id"], run_id=row["run_id"], carried=carried, soon=SOON_S

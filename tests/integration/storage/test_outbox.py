@@ -9,10 +9,13 @@ import pytest
 
 from context.errors import UnavailableError
 from context.intents import CancelRun, Carried, Intent, SignalSupplement, StartRun
+from context.steps import OpenRun
+from storage.commits.open_run import open_run
 from storage.commits.request_stop import RequestStop, request_stop
+from storage.commits.resume_run import ResumeRun, resume_run
 from storage.outbox import Relay, dispatch
 from storage.store import Store
-from tests.integration.storage.world import KEYS, Crash, CrashAt, World, count, execute, say
+from tests.integration.storage.world import KEYS, Crash, CrashAt, World, count, end_run, execute, say
 
 
 @dataclass
@@ -121,6 +124,41 @@ async def test_a_signal_waits_for_the_start_it_belongs_to(store: Store, world: W
     assert await dispatch(store, Post(), question.outbox_id) == "sent"
     assert await dispatch(store, Post(answers=["gone"]), supplement.outbox_id) == "sent"
     assert await _unsent(store) == 0
+
+
+async def test_what_an_ended_run_left_behind_is_not_sent(store: Store, world: World) -> None:
+    """W3a: no execution is opened that has nothing to do; the rows are settled all the same."""
+    question = await say(store, world, "q")
+    await say(store, world, "s")
+    await request_stop(store, RequestStop(question.run_id, world.owner_id))
+    await end_run(store, question.run_id)
+    await _make_due(store)
+    post = Post()
+    assert await Relay(store, post).sweep() == 3
+    assert post.carried == []
+    assert await _unsent(store) == 0
+
+
+async def test_only_the_newest_executions_start_is_sent(store: Store, world: World) -> None:
+    """W3a."""
+    question = await say(store, world, "q")
+    await end_run(store, question.run_id)
+    resumed = await resume_run(store, ResumeRun(question.run_id, world.owner_id))
+    await _make_due(store)
+    post = Post()
+    await Relay(store, post).sweep()
+    assert [(type(one), one.execution_no) for one in post.carried if isinstance(one, StartRun)] == [
+        (StartRun, resumed.execution_no)
+    ]
+
+
+async def test_a_start_that_has_arrived_is_not_sent_again(store: Store, world: World) -> None:
+    """W7: the Run runs, so its start was received, whatever was noted."""
+    question = await say(store, world, "q")
+    await open_run(store, OpenRun(run_id=question.run_id, execution_no=1))
+    post = Post()
+    assert await dispatch(store, post, question.outbox_id) == "sent"
+    assert post.carried == []
 
 
 async def test_a_new_intent_is_left_to_its_committer_at_first(store: Store, world: World) -> None:
