@@ -189,7 +189,7 @@ def _says_something(message: ChatMessage) -> bool:
 
 
 def _has_text(content: str | None) -> bool:
-    return bool(content and content.strip())
+    return content is not None and content != "" and not content.isspace()
 
 
 def _safe_name(name: str) -> str:

@@ -18,7 +18,8 @@ _RESULT_REF = re.compile(r'"result_ref":\s*"([^"]+)"')
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _MOST_READS = 4
 _READS_PER_STEP = 2
-_ENOUGH_MATERIAL = 40_000
+_ENOUGH_MATERIAL = 12_000  # characters of results; its window holds 32 768 bytes
+_PAGE_CHARS = 4_000
 _QUOTES = 6
 _SUMMARY_SHARE = 4  # a summary is at most a quarter of its material
 
@@ -99,7 +100,8 @@ def _page(conversation: Conversation) -> Iterator[Ask]:
     best = max(cut, key=lambda call: mentions(call.result, words), default=None)
     found = _RESULT_REF.search(best.result) if best else None
     if found:
-        yield Ask(pager.name, {"result_ref": found[1]})
+        page = {"offset": 0, "limit": _PAGE_CHARS}
+        yield Ask(pager.name, {"result_ref": found[1]} | {k: v for k, v in page.items() if k in pager.properties})
 
 
 def _use_what_fits(conversation: Conversation) -> Iterator[Ask]:

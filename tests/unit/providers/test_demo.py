@@ -180,7 +180,7 @@ def test_a_truncated_result_is_paged_through_once() -> None:
     cut = '{"truncated": true, "result_ref": "res-1"}\n--- characters 0 to 5 ---\ncrash'
     read = ("read_file", {"path": "docs/architecture.md"}, cut)
     page = ("result_read", {"result_ref": "res-1"}, "A run survives a crash.")
-    assert step_for(turn(read), [*TOOLS, pager]) == [("result_read", {"result_ref": "res-1"})]
+    assert step_for(turn(read), [*TOOLS, pager]) == [("result_read", {"result_ref": "res-1", "offset": 0})]
     assert step_for(turn(read, page), [*TOOLS, pager]) == []
 
 
@@ -204,6 +204,13 @@ def test_it_reads_a_few_documents_and_none_twice() -> None:
         made += [(name, dict(arguments), "nothing here") for name, arguments in calls]
     paths = [arguments["path"] for name, arguments, _ in made if name == "read_file"]
     assert len(paths) == len(set(paths)) == 4
+
+
+def test_it_stops_reading_before_its_own_window_is_full() -> None:
+    """B1: 32 768 tokens are few."""
+    listing: tuple[str, dict[str, Any], str] = ("list_files", {}, json.dumps(["docs/a.md", "docs/b.md", "docs/c.md"]))
+    read = ("read_file", {"path": "docs/a.md"}, "A run survives a crash of the worker. " * 400)
+    assert step_for(turn(listing, read), TOOLS) == []
 
 
 def test_earlier_turns_do_not_count_as_steps_of_this_one() -> None:
