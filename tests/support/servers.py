@@ -51,10 +51,11 @@ def running_child(spec: ChildSpec, *, within_s: float = 20.0) -> Iterator[subpro
 
 
 @contextmanager
-def running_postgres(folder: Path) -> Iterator[postgres.PostgresServer]:
-    """An embedded PostgreSQL in the folder."""
+def running_postgres(folder: Path, *, durable: bool = False) -> Iterator[postgres.PostgresServer]:
+    """An embedded PostgreSQL in the folder; `durable` lets it wait for the disk as it does in production."""
     server = postgres.prepare(folder / "postgres", port=any_free_port(), password=secrets.token_urlsafe(12))
-    with running_child(server.child(log_file=folder / "postgres.log", settings=postgres.WITHOUT_DURABILITY)):
+    settings = {} if durable else postgres.WITHOUT_DURABILITY
+    with running_child(server.child(log_file=folder / "postgres.log", settings=settings)):
         yield server
 
 

@@ -1,0 +1,1 @@
+"""What the performance figures come from: ratios measured in one run, on real servers (docs/benchmarks.md)."""
