@@ -70,11 +70,25 @@ def spawn(spec: ChildSpec) -> subprocess.Popen[bytes]:
         )
 
 
+def has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether the process has ended, without collecting it: until `exited` does, its id can't be given to another."""
+    if process.returncode is not None:
+        return True
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+
+
 async def exited(process: subprocess.Popen[bytes]) -> int:
-    """Wait until the process has ended; returns its exit code, negative for a signal."""
-    while (code := process.poll()) is None:
+    """Wait until the process has ended and collect it; returns its exit code, negative for a signal.
+
+    What it left behind in its process group, such as a tool's own subprocesses, is killed.
+    """
+    while not has_ended(process):
         await _end_signalled(process.pid)
-    return code
+    if process.returncode is None:
+        # Before it is collected: afterwards the number could already belong to a stranger's group.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    return process.wait()
 
 
 def send(process: subprocess.Popen[bytes], number: signal.Signals) -> None:

@@ -201,6 +201,8 @@ class DevStack:
         return plain_temporal_environment(self._servers.temporal_address) | told
 
     def _write_pids(self, pids: Mapping[str, int | None]) -> None:
+        if not self._options.data_dir.exists():  # somebody removed it under us; stopping must still work
+            return
         write_json(self._options.data_dir / PIDS_FILE, dict.fromkeys(NAMES) | dict(pids))
         if self._is_up:
             write_json(self._options.data_dir / DESCRIPTION_FILE, self.description)

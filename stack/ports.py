@@ -26,7 +26,7 @@ def any_free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-async def wanted_port(port: int, *, option: str, patience_s: float = 5.0) -> int:
+async def wanted_port(port: int, *, option: str, patience_s: float = 3.0) -> int:
     """The port itself once it is free; any free one for 0. A predecessor that was just killed gets time to go.
 
     Raises:

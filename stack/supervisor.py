@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from stack.children import ChildSpec, exited, last_line, send, spawn
+from stack.children import ChildSpec, exited, has_ended, last_line, send, spawn
 from stack.errors import StackError
 
 STEADY_AFTER_S = 10.0
@@ -27,6 +27,7 @@ class Kept:
     spec: ChildSpec
     process: subprocess.Popen[bytes]
     failures: int = 0
+    exit_code: int | None = None
 
 
 class Supervisor:
@@ -46,7 +47,7 @@ class Supervisor:
     @property
     def pids(self) -> dict[str, int | None]:
         """Process ids by name; None for a child that is down at this moment."""
-        return {name: kept.process.pid if kept.process.poll() is None else None for name, kept in self._kept.items()}
+        return {name: None if has_ended(kept.process) else kept.process.pid for name, kept in self._kept.items()}
 
     async def start(self, spec: ChildSpec, *, within_s: float = 30.0) -> None:
         """Start a child and return when it answers; from then on it is kept alive.
@@ -83,15 +84,15 @@ class Supervisor:
             kept.process.wait()
 
     async def _until_ready(self, kept: Kept) -> None:
-        while not (kept.process.poll() is None and await kept.spec.is_ready(kept.process.pid)):
+        while has_ended(kept.process) or not await kept.spec.is_ready(kept.process.pid):
             if kept.failures >= kept.spec.start_attempts:
-                raise _not_started(kept.spec, f"It ended with exit code {kept.process.poll()}.")
+                raise _not_started(kept.spec, f"It ended with exit code {kept.exit_code}.")
             await asyncio.sleep(READY_PAUSE_S)
 
     async def _keep(self, kept: Kept) -> None:
         while True:
             started = time.monotonic()
-            exit_code = await exited(kept.process)
+            kept.exit_code = exit_code = await exited(kept.process)
             kept.failures = 1 if time.monotonic() - started > STEADY_AFTER_S else kept.failures + 1
             self._on_pids(self.pids)
             self._on_restart(kept.spec.name, exit_code)

@@ -34,7 +34,8 @@ class DevProcess:
         assert self.process.stdout
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError(f"agentloom dev ended: {self.process.communicate()[1]}")
+            said = self.process.communicate()[1]
+            raise RuntimeError(f"agentloom dev ended with {self.process.returncode}: {said}")
         self.description = json.loads(line)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:

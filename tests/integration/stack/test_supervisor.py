@@ -163,6 +163,20 @@ async def test_a_child_that_never_answers_is_reported(supervisor: Supervisor, tm
         await supervisor.start(python_child(tmp_path, "mute", "import time; time.sleep(600)", port=1), within_s=0.3)
 
 
+async def test_what_a_killed_child_started_itself_is_gone_too(supervisor: Supervisor, tmp_path: Path) -> None:
+    """SPEC 17: nothing is left, also of subprocesses of a tool."""
+    code = (
+        "import subprocess, time; p = subprocess.Popen(['sleep', '600'])\n"
+        f"open({str(tmp_path / 'pid')!r}, 'a').write(f'{{p.pid}}\\n'); time.sleep(600)"
+    )
+    await supervisor.start(python_child(tmp_path, "worker", code))
+    await until((tmp_path / "pid").exists)
+    await until(lambda: "\n" in (tmp_path / "pid").read_text())
+    grandchild = int((tmp_path / "pid").read_text().split()[0])
+    os.kill(supervisor.pids["worker"] or 0, signal.SIGKILL)
+    await until(lambda: not is_alive(grandchild))
+
+
 def test_the_first_restart_is_at_once_and_later_ones_wait_longer_up_to_a_limit() -> None:
     pauses = [pause_before_restart(failures) for failures in range(1, 12)]
     assert pauses[0] == 0
