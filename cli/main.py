@@ -4,7 +4,6 @@ Each command lives in a module of its own with `register(app)`, which imports he
 """
 
 import importlib
-import importlib.util
 import os
 import sys
 
@@ -39,8 +38,7 @@ def build_app() -> typer.Typer:
     )
     app.callback()(_root)
     for name in COMMAND_MODULES:
-        if importlib.util.find_spec(f"cli.{name}"):
-            importlib.import_module(f"cli.{name}").register(app)
+        importlib.import_module(f"cli.{name}").register(app)
     return app
 
 

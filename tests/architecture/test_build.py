@@ -4,6 +4,8 @@ import re
 import tomllib
 from pathlib import Path
 
+from settings import OUR_MODULES
+
 ROOT = Path(__file__).parents[2]
 TARGETS = ("install", "demo", "dev", "test", "bench", "crash", "lint")
 
@@ -46,3 +48,10 @@ def test_every_dependency_is_pinned_by_the_constraints() -> None:
         for line in (ROOT / "constraints.txt").read_text().splitlines()
     }
     assert names - pinned == set()
+
+
+def test_what_is_installed_is_what_an_app_folder_may_not_clash_with() -> None:
+    """SPEC 17: the list of our names is the list of what we install."""
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    installed = {name.rstrip("*") for name in tools["packages"]["find"]["include"]} | {*tools["py-modules"]}
+    assert installed == OUR_MODULES
