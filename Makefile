@@ -35,7 +35,7 @@ lint: install ## format check, lint, types, import contracts
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --config .importlinter --no-cache
+	@$(BIN)/lint-imports .importlinter --no-cache
 
 test: lint ## everything CI runs, fast checks first
 	@for suite in $(SUITES); do \
