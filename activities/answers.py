@@ -27,7 +27,13 @@ LARGE = 20_000  # characters from which counting leaves the event loop, whose he
 
 
 async def accepted_answer(
-    kit: Kit, request: "FrozenRequest", answer: ModelAnswered, *, execution_no: int, attempt_no: int, taken: set[str]
+    kit: Kit,
+    request: "FrozenRequest",
+    answer: ModelAnswered,
+    *,
+    execution_no: int,
+    attempt_no: int,
+    taken: frozenset[str],
 ) -> AcceptModel:
     """Everything that `accept_model` stores. `taken` are provider ids that the Session has seen before."""
     counter, limits = kit.model.counter, kit.release.definition.limits
@@ -43,7 +49,7 @@ async def accepted_answer(
         operation_id=request.operation_id,
         execution_no=execution_no,
         attempt_no=attempt_no,
-        loop=request.loop,
+        loop=request.loop_no,
         decision=decision,
         reply=answer.reply,
         raw=Content(answer.raw),
@@ -73,6 +79,7 @@ async def _planned(kit: Kit, request: "FrozenRequest", ordinal: int, call: ToolC
         name=call.name,
         timeout_s=verdict.timeout_s,
         local=verdict.local,
+        durable=verdict.effect == "side_effect",
     )
     return PlannedCall(call, verdict.effect, plan)
 

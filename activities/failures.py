@@ -3,12 +3,11 @@
 Failures sent to Temporal hold code and numbers, never a foreign cause, message or stack trace (SPEC Y6).
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TypeVar
-
-import asyncio
 
 from temporalio.exceptions import ApplicationError
 

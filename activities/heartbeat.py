@@ -27,6 +27,6 @@ async def heartbeating() -> AsyncIterator[None]:
 
 
 async def _beat() -> None:
-    while True:
-        activity.heartbeat()
+    while True:  # the start of the activity is its first sign of life
         await asyncio.sleep(BEAT_S)
+        activity.heartbeat()

@@ -3,7 +3,6 @@
 A result that was received is stored, however long that takes; the call is repeated only if there is none (SPEC R2).
 """
 
-import hashlib
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -13,8 +12,7 @@ from activities.answers import accepted_answer
 from activities.failures import translated, try_again, until_stored
 from activities.heartbeat import heartbeating
 from activities.releases import Kit, Releases
-from context.errors import ModelContextLengthError, ModelFailedError
-from context.messages import message_from_bytes
+from context.errors import CallIdsTakenError, ModelContextLengthError, ModelFailedError
 from context.steps import (
     BeginAttempt,
     Begun,
@@ -53,8 +51,8 @@ class ModelCallActivities:
         async with translated(), heartbeating():
             request = await self._commits.frozen_request(call.operation_id)
             kit = await self._releases.kit(request.release_id)
-            body = kit.model.body([message_from_bytes(request.contents[item.payload_id]) for item in request.items])
-            begun = await self._begin(call, body)
+            body, digest = await self._body(kit, request)
+            begun = await self._begin(call, digest)
             if isinstance(begun, ModelVerdict):
                 return begun
             answer = await kit.model.complete(body, on_first_output=lambda: self._first_output(request, begun))
@@ -62,8 +60,14 @@ class ModelCallActivities:
                 return await self._failed(kit, call, begun, answer)
             return await self._accept(kit, call, request, begun, answer)
 
-    async def _begin(self, call: CallModel, body: bytes) -> Begun | ModelVerdict:
-        digest = hashlib.sha256(body).digest()
+    async def _body(self, kit: Kit, request: "FrozenRequest") -> tuple[bytes, bytes]:
+        """The wire body and its hash. Only what this process has not sent before is read."""
+        view_id, length = request.view_id, request.view_length
+        known = kit.model.known_length(view_id)
+        start = known if known <= length else 0
+        return kit.model.grown_body(view_id, length, await self._commits.messages(view_id, start, length))
+
+    async def _begin(self, call: CallModel, digest: bytes) -> Begun | ModelVerdict:
         begun = await self._commits.begin_attempt(BeginAttempt(call.operation_id, call.execution_no, digest))
         if isinstance(begun, Begun):
             return begun
@@ -81,13 +85,14 @@ class ModelCallActivities:
     async def _accept(
         self, kit: Kit, call: CallModel, request: "FrozenRequest", begun: Begun, answer: ModelAnswered
     ) -> ModelVerdict:
-        provider_ids = [one.provider_id for one in answer.reply.calls if one.provider_id]
-        taken = await until_stored(lambda: self._commits.taken_call_ids(request.session_id, provider_ids))
-        accepted = await accepted_answer(
-            kit, request, answer, execution_no=call.execution_no, attempt_no=begun.attempt_no, taken=taken
-        )
+        numbers = {"execution_no": call.execution_no, "attempt_no": begun.attempt_no}
+        accepted = await accepted_answer(kit, request, answer, **numbers, taken=frozenset())
         await self._commits.reach("call_model.answered")
-        return await until_stored(lambda: self._commits.accept_model(accepted))
+        try:
+            return await until_stored(lambda: self._commits.accept_model(accepted))
+        except CallIdsTakenError as repeated:
+            renamed = await accepted_answer(kit, request, answer, **numbers, taken=repeated.taken)
+            return await until_stored(lambda: self._commits.accept_model(renamed))
 
     async def _failed(self, kit: Kit, call: CallModel, begun: Begun, broke: ModelBroke) -> ModelVerdict:
         """Store the failure; then either another try, or the end of the Operation."""

@@ -54,7 +54,13 @@ class RunActivities:
     @staticmethod
     def _plan(known: ToolAccepted | None, operation_id: UUID, name: str) -> ToolPlan:
         timeout_s = known.timeout_s if known else 60
-        return ToolPlan(operation_id=operation_id, name=name, timeout_s=timeout_s, local=bool(known and known.local))
+        return ToolPlan(
+            operation_id=operation_id,
+            name=name,
+            timeout_s=timeout_s,
+            local=bool(known and known.local),
+            durable=known is None or known.effect == "side_effect",
+        )
 
     @activity.defn
     async def finish_run(self, request: FinishRun) -> FinishedRun:

@@ -39,6 +39,7 @@ class CallTool(Step):
 
     operation_id: UUID
     execution_no: int
+    durable: bool = True
 
 
 class ToolVerdict(Step):
@@ -58,16 +59,13 @@ class ToolCallActivities:
     async def call_tool(self, call: CallTool) -> ToolVerdict:
         """One tool call, until its result is stored. A settled one is not made again."""
         async with translated(), heartbeating():
-            facts = await self._commits.tool_call_facts(call.operation_id)
-            kit = await self._releases.kit(facts.release_id)
-            harmless = kit.tools.may_repeat_unknown(facts.name)
-            begun = await self._commits.begin_attempt(
-                BeginAttempt(call.operation_id, call.execution_no, durable=not harmless)
-            )
-            if isinstance(begun, Stopping):
-                return ToolVerdict(kind="stopping")
-            if isinstance(begun, Begun):
-                await self._settle(kit, call, facts, begun)
+            attempt = BeginAttempt(call.operation_id, call.execution_no, durable=call.durable)
+            match await self._commits.begin_tool_call(attempt):
+                case Stopping():
+                    return ToolVerdict(kind="stopping")
+                case (begun, facts):
+                    kit = await self._releases.kit(facts.release_id)
+                    await self._settle(kit, call, facts, begun)
             return ToolVerdict(kind="settled")
 
     async def _settle(self, kit: Kit, call: CallTool, facts: ToolCallFacts, begun: Begun) -> None:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from api.wiring import Rebuilt
 from context.errors import CorruptPayloadError
-from context.messages import ChatMessage, message_from_bytes
+from context.messages import ChatMessage
 from context.policy import Release
 from storage import reads
 from storage.requests import Requests
@@ -43,7 +43,7 @@ class Rebuilding:
         """
         request = await self._requests.load(operation_id)
         model = await self._model(request.release_id)
-        body = model.body([message_from_bytes(request.contents[item.payload_id]) for item in request.items])
+        body = model.body(await self._requests.messages(request.view_id, 0, request.view_length))
         digest = hashlib.sha256(body)
         if request.request_hash is not None and request.request_hash != digest.digest():
             raise CorruptPayloadError("The rebuilt request is not the one that was sent.")

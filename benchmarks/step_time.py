@@ -1,16 +1,16 @@
 """What a step costs beside the floor: a minimal Temporal workflow of two no-op activities a step, in the same run.
 
-`python -m benchmarks.step_time [ROUNDS]`. Both run on one server, one worker process each in turn; the step is one model
-call and one tool call over real HTTP and a real database. The model's own time, measured by calling it alone, is taken
-off: what is left is what AgentLoom adds.
+`python -m benchmarks.step_time [ROUNDS]`. Both run on one server, a worker in this process, in turn; the step is one
+model call and one tool call over real HTTP and a real database. The model's own time, measured by calling it alone,
+is taken off: what is left is what AgentLoom adds.
 """
 
-import asyncio
 import statistics
 import sys
 import time
 
 import httpx
+import uvloop
 from temporalio.worker import Worker
 
 from benchmarks.floor import FloorWorkflow, nothing
@@ -67,4 +67,4 @@ async def main(at: Servers, rounds: int) -> None:
 
 if __name__ == "__main__":
     with real_servers() as at:
-        asyncio.run(main(at, int(sys.argv[1]) if len(sys.argv) > 1 else 5))
+        uvloop.run(main(at, int(sys.argv[1]) if len(sys.argv) > 1 else 5))

@@ -1,4 +1,4 @@
-"""How much of a model's window a request may take, and what follows from its size (SPEC B1). Integers and decimals only."""
+"""How much of a model's window a request may take, and what follows from its size (SPEC B1). No binary floats."""
 
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal

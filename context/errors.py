@@ -12,6 +12,7 @@ AgentLoomError
 │   └── LoopsExhaustedError · DeadlineExceededError · BudgetExhaustedError
 ├── ModelCallError          one Attempt at a model failed; carries its retry posture
 ├── SupersededError         a late writer met a newer owner or an ended Run (SPEC R5)
+├── CallIdsTakenError       a provider's call ids repeat in the Session (SPEC A4)
 ├── RevisionConflictError   a compare-and-set met another revision (SPEC H5)
 ├── CorruptPayloadError     stored content does not decrypt to what its id promises
 └── UnavailableError        the database or Temporal is away; the same call may be sent again
@@ -213,6 +214,17 @@ class ModelCallError(AgentLoomError):
 class SupersededError(AgentLoomError):
     code = "SUPERSEDED"
     sentence = "Another owner has taken over, or the run has ended; this result changes nothing."
+
+
+class CallIdsTakenError(AgentLoomError):
+    """Call ids that the Session has had before; the answer is taken again with others (SPEC A4)."""
+
+    code = "CALL_IDS_TAKEN"
+    sentence = "The provider repeated call ids."
+
+    def __init__(self, taken: frozenset[str]) -> None:
+        super().__init__(count=len(taken))
+        self.taken = taken
 
 
 class RevisionConflictError(AgentLoomError):

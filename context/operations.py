@@ -1,7 +1,8 @@
-"""What a model's complete answer means for the Run: tools to call, an answer, or one of the ways to fall short (SPEC L1)."""
+"""What a model's complete answer means for the Run: calls, an answer, or one of the ways to fall short (SPEC L1)."""
 
 import base64
 import re
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
@@ -60,7 +61,7 @@ def decide(reply: ModelReply) -> Decision:
     return Answer() if (reply.content or "").strip() else EmptyAnswer()
 
 
-def call_id_for(call: ReplyCall, ordinal: int, operation_id: UUID, taken: set[str]) -> str:
+def call_id_for(call: ReplyCall, ordinal: int, operation_id: UUID, taken: AbstractSet[str]) -> str:
     """The platform's id of a call: the provider's where it is ordinary and new in the Session, else a derived one.
 
     `taken` holds the ids used before, in this Session and in this message (SPEC A4).
@@ -72,7 +73,7 @@ def call_id_for(call: ReplyCall, ordinal: int, operation_id: UUID, taken: set[st
     return f"call_{digest}"
 
 
-def assistant_message(reply: ModelReply, operation_id: UUID, taken: set[str]) -> ChatMessage:
+def assistant_message(reply: ModelReply, operation_id: UUID, taken: AbstractSet[str]) -> ChatMessage:
     """The record of an answer, in the platform's form: provider ids replaced where they repeat, text made encodable."""
     used = set(taken)
     calls = []

@@ -53,7 +53,7 @@ class ModelSettings(Part):
     model: str = Field(min_length=1, max_length=200)
     """The model's id at the provider."""
     base_url: str | None = None
-    """Base address of the API, for example `https://api.openai.com/v1`; each provider but `openai_compatible` has one."""
+    """Address of the API, for example `https://api.openai.com/v1`; all providers but `openai_compatible` have one."""
     connection: Name | None = None
     """Name of a stored connection that holds the key; none for servers without one."""
     context_window: Tokens | None = None
@@ -192,9 +192,8 @@ class ToolEntry(Part):
     def _has_what_its_kind_needs(self) -> "ToolEntry":
         needed = {"python": self.entry, "http": self.url, "mcp": self.url or self.command, "builtin": self.name}
         if not needed[self.kind]:
-            raise ValueError(
-                f"a {self.kind} tool needs {'url or command' if self.kind == 'mcp' else 'entry' if self.kind == 'python' else 'url'}"
-            )
+            keys = {"python": "entry", "http": "url", "mcp": "url or command", "builtin": "name"}
+            raise ValueError(f"a {self.kind} tool needs {keys[self.kind]}")
         if isinstance(self.effect, dict) and self.kind != "mcp":
             raise ValueError("an effect per tool is for mcp servers only")
         return self

@@ -1,4 +1,4 @@
-"""The order and identity of what a RoleContext holds: a hash chain over raw content (SPEC M7) and numbered revisions."""
+"""The order and identity of what a RoleContext holds: a hash chain over raw content (SPEC M7)."""
 
 import hashlib
 

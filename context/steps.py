@@ -194,12 +194,16 @@ class ModelBroke:
 
 
 class ToolPlan(Step):
-    """One call of a batch, as the workflow needs it: never its arguments."""
+    """One call of a batch, as the workflow needs it: never its arguments.
+
+    `durable`: a try must be on disk before the call is made, since a repeat could do harm (SPEC T4).
+    """
 
     operation_id: UUID
     name: str
     timeout_s: float
     local: bool
+    durable: bool = True
 
 
 class ModelVerdict(Step):
@@ -259,7 +263,6 @@ class ToolCallFacts:
     release_id: UUID
     name: str
     call_id: str
-    state: str
     arguments: str = field(repr=False)
 
 

@@ -1,4 +1,4 @@
-"""The port for counting tokens (SPEC B4). What counts lives in `providers/tokenizers.py`; arithmetic lives in `budget`."""
+"""The port for counting tokens (SPEC B4). Counters live in `providers/tokenizers.py`, arithmetic in `budget`."""
 
 from typing import Protocol
 

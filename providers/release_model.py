@@ -7,11 +7,12 @@ and get an answer or a break.
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from decimal import Decimal
+from uuid import UUID
 
 from pydantic import SecretStr
 
 from context.budget import plan_budget, request_output_limit
-from context.errors import ModelCallError
+from context.errors import CorruptPayloadError, ModelCallError
 from context.messages import ChatMessage
 from context.policy import Release
 from context.replies import Usage
@@ -23,10 +24,11 @@ from providers.chat import ChatClient, ModelTarget
 from providers.errors import BrokenStreamError
 from providers.profiles import profile_for
 from providers.tokenizers import counter_for
-from providers.wire import WireUnit, assemble, request_fields, tools_json, unit_bytes, wire_units
+from providers.wire import request_fields, tools_json
+from providers.wire_list import WireList
 
 ResolveSecret = Callable[[str], Awaitable[str | None]]
-_KEPT_UNITS = 20_000
+_KEPT_LISTS = 64
 
 
 class ReleaseModel:
@@ -41,7 +43,7 @@ class ReleaseModel:
         self._resolve_secret = resolve_secret
         self._base_url = release.base_url or demo_base_url
         self._profile = profile_for(self._settings.provider)
-        self._units: OrderedDict[WireUnit, bytes] = OrderedDict()
+        self._lists: OrderedDict[UUID, WireList] = OrderedDict()
         self.counter: TokenCounter = counter_for(release.estimator_id)
         self.terms = self._terms()
         self._fields = request_fields(
@@ -66,17 +68,33 @@ class ReleaseModel:
 
     def body(self, messages: Sequence[ChatMessage]) -> bytes:
         """The wire body of a request: the same messages always give the same bytes (SPEC A9)."""
-        units = wire_units(messages, profile=self._profile, merge_user_messages=self._settings.merge_user_messages)
-        return assemble((self._unit(unit) for unit in units), fields=self._fields)
+        whole = self._new_list()
+        whole.extend(messages)
+        return whole.body(self._fields)[0]
 
-    def _unit(self, unit: WireUnit) -> bytes:
-        """A message's bytes are kept: the next request sends the same ones again."""
-        known = self._units.get(unit)
-        if known is None:
-            known = self._units[unit] = unit_bytes(unit, profile=self._profile)
-            if len(self._units) > _KEPT_UNITS:
-                self._units.popitem(last=False)
-        return known
+    def known_length(self, view_id: UUID) -> int:
+        """How many messages of a view this process has in wire form already."""
+        return known.length if (known := self._lists.get(view_id)) else 0
+
+    def grown_body(self, view_id: UUID, length: int, new: Sequence[ChatMessage]) -> tuple[bytes, bytes]:
+        """The body, and its SHA-256, of a request that is the first `length` messages of a view.
+
+        `new` are those from `known_length` on; a view that is known beyond `length` is given whole instead.
+        """
+        grown = self._lists.get(view_id)
+        if grown is None or grown.length > length:
+            grown = self._new_list()
+        grown.extend(new)
+        if grown.length != length:
+            raise CorruptPayloadError("The list of a request does not have the length that was frozen.")
+        self._lists[view_id] = grown
+        self._lists.move_to_end(view_id)
+        while len(self._lists) > _KEPT_LISTS:
+            self._lists.popitem(last=False)
+        return grown.body(self._fields)
+
+    def _new_list(self) -> WireList:
+        return WireList(self._profile, merge_user_messages=self._settings.merge_user_messages)
 
     async def complete(
         self, body: bytes, *, on_first_output: Callable[[], Awaitable[None]]

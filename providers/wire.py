@@ -38,15 +38,26 @@ class WireUnit:
     """Whether a tool answered since the last user message; decides about reasoning (`Profile.reasoning`)."""
 
 
+def in_tool_turn_after(message: ChatMessage, before: bool) -> bool:
+    """Whether a tool answered since the last user message, once this message has come."""
+    return message.role == "tool" or (before and message.role != "user")
+
+
 def wire_units(
-    messages: Iterable[ChatMessage], *, profile: Profile, merge_user_messages: bool | None = None
+    messages: Iterable[ChatMessage],
+    *,
+    profile: Profile,
+    merge_user_messages: bool | None = None,
+    in_tool_turn: bool = False,
 ) -> list[WireUnit]:
-    """The list in units that can be turned into bytes one by one. Cheap: nothing is serialised here."""
+    """The list in units that can be turned into bytes one by one. Cheap: nothing is serialised here.
+
+    `in_tool_turn` is what holds before the first message, if these are not the first of the request.
+    """
     merge = profile.merge_user_messages if merge_user_messages is None else merge_user_messages
     units: list[WireUnit] = []
-    in_tool_turn = False
     for message in messages:
-        in_tool_turn = message.role == "tool" or (in_tool_turn and message.role != "user")
+        in_tool_turn = in_tool_turn_after(message, in_tool_turn)
         if not _says_something(message):
             continue
         if merge and message.role == "user" and units and units[-1].messages[0].role == "user":

@@ -44,6 +44,7 @@ class Database:
             pool_size=pool_size,
             max_overflow=pool_size,
             pool_timeout=15,
+            pool_use_lifo=True,  # a connection that was just used has its statements prepared
             hide_parameters=True,
             connect_args={
                 "timeout": 5,
@@ -81,6 +82,10 @@ async def translated_errors() -> AsyncIterator[None]:
         yield
     except (OSError, PoolTimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError):
         raise UnavailableError from None
+    except asyncpg.PostgresError as error:  # of a connection that is not the pool's
+        if str(error.sqlstate).startswith(AWAY):
+            raise UnavailableError from None
+        raise
     except DBAPIError as error:
         if is_away(error):
             raise UnavailableError from None

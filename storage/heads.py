@@ -1,6 +1,7 @@
 """The row locks and fences that every commit of a running Run begins with (DESIGN 4)."""
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -44,12 +45,59 @@ class Heads:
     view_tokens: int
 
 
+LOCK_OPERATION = text("""
+    SELECT s.session_id, s.record_head AS session_head, r.run_id, r.run_no, r.release_id, r.status, r.execution_no,
+           r.loops, r.input_cutoff, r.event_head, r.stop_requested_at IS NOT NULL AS stopping,
+           c.context_id, c.record_head AS context_head, c.revision, c.chain, c.view_id, c.view_length, c.view_tokens,
+           o.attempts, o.verdict, r.input_tokens + r.output_tokens AS tokens, r.cost,
+           (SELECT array_agg(k.call_id) FROM call_ids k
+            WHERE k.session_id = s.session_id AND k.call_id = ANY(CAST(:call_ids AS text[]))) AS taken
+    FROM operations o JOIN role_contexts c USING (context_id) JOIN runs r ON r.run_id = c.run_id
+         JOIN sessions s ON s.session_id = r.session_id
+    WHERE o.operation_id = :operation_id
+    FOR UPDATE OF s, r, c, o
+""")
+_OWN_COLUMNS = ("attempts", "verdict", "tokens", "cost", "taken")
+
+
+@dataclass(frozen=True)
+class OperationHeads:
+    """The heads, with the Operation as it stands: locked too, hence never older than the lock."""
+
+    heads: Heads
+    attempts: int
+    verdict: dict[str, Any] | None
+    tokens: int
+    cost: Decimal | None
+    taken: frozenset[str]
+
+
+async def lock_operation(
+    connection: AsyncConnection, operation_id: UUID, *, execution_no: int, call_ids: list[str]
+) -> OperationHeads:
+    """Lock session, run, context and operation, in this order; `taken` are those call ids that the Session has had.
+
+    Raises SupersededError if this execution no longer owns the Run.
+    """
+    found: Any = await fetch_one(connection, LOCK_OPERATION, operation_id=operation_id, call_ids=call_ids)
+    if found is None:
+        raise SupersededError
+    heads = Heads(**{name: found[name] for name in found if name not in _OWN_COLUMNS})
+    _check_owner(heads, execution_no)
+    taken = frozenset(found["taken"] or ())
+    return OperationHeads(heads, found["attempts"], found["verdict"], found["tokens"], found["cost"], taken)
+
+
+def _check_owner(heads: Heads, execution_no: int) -> None:
+    if heads.status != "running" or heads.execution_no != execution_no:
+        raise SupersededError
+
+
 async def lock_heads(connection: AsyncConnection, context_id: UUID, *, execution_no: int) -> Heads:
     """Lock session, run and context, in this order. Raises SupersededError if this execution no longer owns the Run."""
     row: Any = await fetch_one(connection, LOCK, context_id=context_id)
     if row is None:
         raise SupersededError
     heads = Heads(**row)
-    if heads.status != "running" or heads.execution_no != execution_no:
-        raise SupersededError
+    _check_owner(heads, execution_no)
     return heads

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from context.messages import ChatMessage, message_from_bytes
+from context.messages import ChatMessage
 from context.policy import Release
 from context.steps import (
     AcceptModel,
@@ -24,8 +24,8 @@ from context.steps import (
     Stopping,
     ToolCallFacts,
 )
-from storage.commits.accept_model import accept_model, taken_call_ids
-from storage.commits.begin_attempt import begin_attempt
+from storage.commits.accept_model import accept_model
+from storage.commits.begin_attempt import begin_attempt, begin_tool_call
 from storage.commits.fail_attempt import fail_attempt, failures
 from storage.commits.finish_run import finish_run
 from storage.commits.open_run import open_run
@@ -35,7 +35,6 @@ from storage.commits.record_tool_result import record_tool_result
 from storage.reads.releases import release
 from storage.requests import FrozenRequest, Requests
 from storage.store import Store
-from storage.tool_calls import tool_call_facts
 
 
 class RunCommits:
@@ -61,14 +60,14 @@ class RunCommits:
     async def frozen_request(self, operation_id: UUID) -> FrozenRequest:
         return await self._requests.load(operation_id)
 
+    async def messages(self, view_id: UUID, start: int, length: int) -> list[ChatMessage]:
+        return await self._requests.messages(view_id, start, length)
+
     async def begin_attempt(self, request: BeginAttempt) -> Begun | Settled | Stopping:
         return await begin_attempt(self._store, request)
 
     async def record_first_output(self, request: RecordFirstOutput) -> None:
         await record_first_output(self._store, request)
-
-    async def taken_call_ids(self, session_id: UUID, ids: list[str]) -> set[str]:
-        return await taken_call_ids(self._store, session_id, ids)
 
     async def accept_model(self, request: AcceptModel) -> ModelVerdict:
         return await accept_model(self._store, request)
@@ -79,16 +78,11 @@ class RunCommits:
     async def fail_attempt(self, request: FailAttempt) -> None:
         await fail_attempt(self._store, request)
 
-    async def tool_call_facts(self, operation_id: UUID) -> ToolCallFacts:
-        return await tool_call_facts(self._store, operation_id)
+    async def begin_tool_call(self, request: BeginAttempt) -> tuple[Begun, ToolCallFacts] | Settled | Stopping:
+        return await begin_tool_call(self._store, request)
 
     async def record_tool_result(self, request: RecordToolResult) -> bool:
         return await record_tool_result(self._store, request)
 
     async def finish_run(self, request: FinishRun) -> FinishedRun:
         return await finish_run(self._store, request)
-
-
-def messages_of(request: FrozenRequest) -> list[ChatMessage]:
-    """The messages of a frozen request, in order."""
-    return [message_from_bytes(request.contents[item.payload_id]) for item in request.items]

@@ -1,4 +1,4 @@
-"""Every table, as SQLAlchemy Core metadata. Content stands in `payloads` only, encrypted; the rest orders, links, counts.
+"""Every table, as SQLAlchemy Core metadata. Content stands in `payloads` only, encrypted; the rest orders and links.
 
 Facts are inserted once under natural keys; heads (`sessions`, `runs`, `role_contexts`, `operations`, `tool_batches`)
 move by compare-and-set under a row lock. Locks are taken in the order session, run, context, operation.

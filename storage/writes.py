@@ -32,9 +32,9 @@ class WriteSet:
         for name in names:
             self._binds[f"{tag}_{name}"] = [row[name] for row in rows]
 
-    def sql(self, fragment: str, **binds: Any) -> None:
-        """Any further INSERT, UPDATE or SELECT, with named binds that are unique in this set."""
-        self._parts.append(f"w{len(self._parts)} AS ({fragment})")
+    def sql(self, fragment: str, *, tag: str = "", **binds: Any) -> None:
+        """Any further INSERT or UPDATE, with named binds that are unique in this set; other parts see it as `tag`."""
+        self._parts.append(f"{tag or f'w{len(self._parts)}'} AS ({fragment})")
         self._binds |= binds
 
     def bind(self, **binds: Any) -> None:
@@ -46,10 +46,16 @@ class WriteSet:
         self._ending = "SELECT pg_notify(:announce_channel, :announce_message)"
         self._binds |= {"announce_channel": channel, "announce_message": message}
 
-    async def send(self, connection: AsyncConnection) -> None:
-        """Send everything at once."""
-        if self._parts:
-            await connection.execute(_statement(f"WITH {', '.join(self._parts)} {self._ending}"), self._binds)
+    def answer(self, query: str) -> None:
+        """What `send` returns: one value, which may read what parts with a tag return."""
+        self._ending = query
+
+    async def send(self, connection: AsyncConnection) -> Any:
+        """Send everything at once; returns the value asked for with `answer`."""
+        if not self._parts:
+            return None
+        statement = _statement(f"WITH {', '.join(self._parts)} {self._ending}")
+        return (await connection.execute(statement, self._binds)).scalar()
 
 
 @lru_cache(maxsize=512)

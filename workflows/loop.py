@@ -53,7 +53,8 @@ async def run_tools(plans: Sequence[ToolPlan], *, execution_no: int, at_once: in
 
     async def run(plan: ToolPlan) -> ToolVerdict:
         async with places:
-            return await _run_tool(plan, CallTool(operation_id=plan.operation_id, execution_no=execution_no))
+            call = CallTool(operation_id=plan.operation_id, execution_no=execution_no, durable=plan.durable)
+            return await _run_tool(plan, call)
 
     verdicts = await asyncio.gather(*(run(plan) for plan in plans))
     return all(verdict.kind == "settled" for verdict in verdicts)

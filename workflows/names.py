@@ -1,4 +1,4 @@
-"""Names that are wire format: workflow types, signals, queries, search attributes, queue. Renaming breaks running workflows."""
+"""Names that are wire format: workflow types, signals, queries, attributes. Renaming breaks running workflows."""
 
 RUN_WORKFLOW = "RunWorkflow"
 COMPACTION_WORKFLOW = "CompactionWorkflow"

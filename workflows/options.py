@@ -38,8 +38,8 @@ COMMIT: LocalOptions = {
     "cancellation_type": TRY_CANCEL,
 }
 
-# A killed worker is noticed by its missing heartbeats; the first repeat then follows at once. How often a failed call is
-# tried is decided by the activity, which counts failures; Temporal's own count would also count kills.
+# A killed worker is noticed by its missing heartbeats; the first repeat then follows at once. How often a failed call
+# is tried is decided by the activity, which counts failures; Temporal's own count would also count kills.
 CALL_RETRY = RetryPolicy(
     initial_interval=timedelta(milliseconds=100), backoff_coefficient=2, maximum_interval=timedelta(seconds=30)
 )

@@ -1,7 +1,7 @@
 """What the worker, the tests and the Replayer all use: the workflows, the sandbox, the data converter.
 
-`context`, `activities` and pydantic are passed through the sandbox: importing them anew for each workflow costs ten times
-a replay, and they are kept free of clock, chance and I/O by lint and by import contracts.
+`context`, `activities` and pydantic are passed through the sandbox: importing them anew for each workflow costs ten
+times a replay, and they are kept free of clock, chance and I/O by lint and by import contracts.
 """
 
 from typing import Any

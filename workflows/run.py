@@ -200,7 +200,7 @@ class RunWorkflow:
             return RunEnded(status=finished.status, end_reason=finished.end_reason)
         if finished.status == "stopped":
             raise asyncio.CancelledError
-        self._fail(finished)
+        return self._fail(finished)
 
     @staticmethod
     def _fail(finished: FinishedRun) -> NoReturn:

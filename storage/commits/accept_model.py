@@ -9,27 +9,20 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from context.errors import SupersededError
+from context.errors import CallIdsTakenError, SupersededError
 from context.ids import tool_operation_id
 from context.operations import Answer, CallTools, CutInsideCall, EmptyAnswer, Unusable
 from context.steps import AcceptModel, Content, ModelVerdict, PlannedCall
 from storage.appending import Appender, ViewHead
-from storage.database import fetch_one
 from storage.event_log import EventLog
-from storage.heads import Heads, lock_heads
+from storage.heads import OperationHeads, lock_operation
 from storage.payloads import Sealed, distinct
 from storage.store import Store
 from storage.tables import call_ids, operations, payloads, tool_batches, view_items
 from storage.writes import WriteSet
 
-TAKEN = text("SELECT call_id FROM call_ids WHERE session_id = :session_id AND call_id = ANY(CAST(:ids AS text[]))")
-STANDING = text("""
-    SELECT o.attempts, o.verdict, r.input_tokens + r.output_tokens AS tokens, r.cost
-    FROM operations o JOIN runs r USING (run_id) WHERE o.operation_id = :operation_id
-""")
 SETTLE_OPERATION = """
     UPDATE operations SET state = :state, raw_id = :raw_id, result_id = :result_id, verdict = CAST(:verdict AS jsonb),
            updated_at = now()
@@ -50,14 +43,6 @@ MOVE_RUN = """
            cost = CASE WHEN CAST(:cost AS numeric) IS NULL THEN cost ELSE coalesce(cost, 0) + :cost END
     WHERE run_id = :run_id
 """
-
-
-async def taken_call_ids(store: Store, session_id: UUID, ids: list[str]) -> set[str]:
-    """Which of these call ids the Session has seen before (SPEC A4)."""
-    if not ids:
-        return set()
-    async with store.reading() as connection:
-        return set((await connection.execute(TAKEN, {"session_id": session_id, "ids": ids})).scalars())
 
 
 @dataclass(frozen=True)
@@ -89,22 +74,29 @@ def _seal(store: Store, request: AcceptModel) -> _SealedAnswer:
 
 
 async def accept_model(store: Store, request: AcceptModel) -> ModelVerdict:
-    """Commit the answer; a repeat finds its verdict. Raises SupersededError for a late owner or attempt (SPEC R5)."""
-    sealed = _seal(store, request)
+    """Commit the answer; a repeat finds its verdict.
+
+    Raises SupersededError for a late owner or attempt (SPEC R5), CallIdsTakenError if ids must be given anew (SPEC A4).
+    """
+    sealed, ids = _seal(store, request), [one.call.call_id for one in request.calls]
     async with store.transaction("accept_model") as connection:
-        heads = await lock_heads(connection, request.context_id, execution_no=request.execution_no)
-        standing: Any = await fetch_one(connection, STANDING, operation_id=request.operation_id)
-        if standing["verdict"]:
-            return ModelVerdict.model_validate(standing["verdict"])
-        if standing["attempts"] != request.attempt_no:
+        standing = await lock_operation(
+            connection, request.operation_id, execution_no=request.execution_no, call_ids=ids
+        )
+        if standing.verdict:
+            return ModelVerdict.model_validate(standing.verdict)
+        if standing.attempts != request.attempt_no:
             raise SupersededError
-        return await _Acceptance(request, sealed, heads, standing).commit(connection)
+        if standing.taken:
+            raise CallIdsTakenError(standing.taken)
+        return await _Acceptance(request, sealed, standing).commit(connection)
 
 
 class _Acceptance:
     """The writes of one acceptance."""
 
-    def __init__(self, request: AcceptModel, sealed: _SealedAnswer, heads: Heads, standing: Any) -> None:
+    def __init__(self, request: AcceptModel, sealed: _SealedAnswer, standing: OperationHeads) -> None:
+        heads = standing.heads
         self._request = request
         self._sealed = sealed
         self._heads = heads
@@ -139,8 +131,8 @@ class _Acceptance:
     def _is_over_budget(self) -> bool:
         """Whether this answer takes the Run over its token or cost limit (SPEC L5). Unknown cost is not over."""
         request, usage = self._request, self._request.reply.usage
-        tokens = self._standing["tokens"] + (usage.input_tokens or 0) + (usage.output_tokens or 0)
-        cost = (self._standing["cost"] or 0) + (request.cost or 0)
+        tokens = self._standing.tokens + (usage.input_tokens or 0) + (usage.output_tokens or 0)
+        cost = (self._standing.cost or 0) + (request.cost or 0)
         over_tokens = request.max_total_tokens is not None and tokens >= request.max_total_tokens
         return over_tokens or (request.max_cost is not None and cost >= request.max_cost)
 

@@ -8,15 +8,17 @@ from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.errors import CorruptPayloadError, SupersededError
-from context.steps import BeginAttempt, Begun, Settled, Stopping
+from context.messages import message_from_bytes
+from context.steps import BeginAttempt, Begun, Settled, Stopping, ToolCallFacts
 from storage.database import fetch_one
 from storage.store import Store
 
-BEGIN = text("""
+ATTEMPT = """
     WITH run AS (
-      SELECT r.run_id FROM operations o JOIN runs r USING (run_id)
+      SELECT r.run_id, r.release_id FROM operations o JOIN runs r USING (run_id)
       WHERE o.operation_id = :operation_id AND r.status = 'running' AND r.execution_no = :execution_no
         AND r.stop_requested_at IS NULL
       FOR SHARE OF r
@@ -26,17 +28,19 @@ BEGIN = text("""
       FROM run WHERE o.operation_id = :operation_id AND o.run_id = run.run_id AND o.raw_id IS NULL
         AND o.state IN ('prepared', 'frozen', 'calling')
         AND (o.request_hash IS NULL OR o.request_hash = :request_hash)
-      RETURNING o.attempts
+      RETURNING o.operation_id, o.session_id, o.run_id, o.name, o.call_id, o.ordinal, o.batch_id, o.attempts,
+                run.release_id
     ), old AS (
       UPDATE attempts SET state = 'superseded', ended_at = now()
       WHERE operation_id = :operation_id AND state = 'calling' AND EXISTS (SELECT 1 FROM op) RETURNING 1
     ), new AS (
       INSERT INTO attempts (operation_id, attempt_no, state) SELECT :operation_id, attempts, 'calling' FROM op
     )
-    SELECT op.attempts AS attempt_no, EXISTS (SELECT 1 FROM old) AS interrupted,
+    SELECT op.*, EXISTS (SELECT 1 FROM old) AS interrupted, m.result_id,
            CASE WHEN NOT :durable THEN set_config('synchronous_commit', 'off', true) END AS fast
-    FROM op
-""")
+    FROM op LEFT JOIN operations m ON m.operation_id = op.batch_id
+"""
+BEGIN = text(ATTEMPT)
 WHY_NOT = text("""
     SELECT o.raw_id IS NOT NULL OR o.state NOT IN ('prepared', 'frozen', 'calling') AS settled,
            r.status = 'running' AND r.execution_no = :execution_no AS owned,
@@ -47,12 +51,28 @@ WHY_NOT = text("""
 
 async def begin_attempt(store: Store, request: BeginAttempt) -> Begun | Settled | Stopping:
     """Commit that a try begins. Raises SupersededError for a late owner, CorruptPayloadError if the request differs."""
-    async with store.transaction("begin_attempt") as connection:
-        row = await fetch_one(connection, BEGIN, **asdict(request))
-        if row is not None:
-            return Begun(attempt_no=row["attempt_no"], interrupted=row["interrupted"])
-        state = {"operation_id": request.operation_id, "execution_no": request.execution_no}
-        return _refusal(await fetch_one(connection, WHY_NOT, **state))
+    async with store.single("begin_attempt") as connection:
+        row: Any = await fetch_one(connection, BEGIN, **asdict(request))
+        if row is None:
+            return await _why_not(connection, request)
+        return Begun(attempt_no=row["attempts"], interrupted=row["interrupted"])
+
+
+async def begin_tool_call(store: Store, request: BeginAttempt) -> tuple[Begun, ToolCallFacts] | Settled | Stopping:
+    """Commit that a try at a tool call begins, and read the call; the same statement. Raises as `begin_attempt`."""
+    async with store.single("begin_attempt") as connection:
+        row: Any = await fetch_one(connection, BEGIN, **asdict(request))
+        if row is None:
+            return await _why_not(connection, request)
+        message = message_from_bytes(await store.payloads.read_one(connection, row["result_id"]))
+    facts = {name: row[name] for name in ("operation_id", "session_id", "run_id", "release_id", "name", "call_id")}
+    arguments = message.tool_calls[row["ordinal"]].arguments
+    return Begun(row["attempts"], row["interrupted"]), ToolCallFacts(**facts, arguments=arguments)
+
+
+async def _why_not(connection: AsyncConnection, request: BeginAttempt) -> Settled | Stopping:
+    state = {"operation_id": request.operation_id, "execution_no": request.execution_no}
+    return _refusal(await fetch_one(connection, WHY_NOT, **state))
 
 
 def _refusal(row: Any) -> Settled | Stopping:

@@ -16,8 +16,12 @@ from storage.store import Store
 from storage.tables import agent_tasks, role_contexts
 from storage.writes import WriteSet
 
+# A loop whose request is frozen and not answered is not behind us: it is prepared again, and found as it was (SPEC R6).
 LOCK = text("""
-    SELECT s.session_id, r.release_id, r.run_no, r.status, r.execution_no, r.loops, r.active_ms, r.event_head,
+    SELECT s.session_id, r.release_id, r.run_no, r.status, r.execution_no, r.active_ms, r.event_head,
+           r.loops - (SELECT count(*)::int FROM operations o
+                      WHERE o.run_id = r.run_id AND o.purpose = 'business' AND o.loop_no = r.loops
+                        AND o.state IN ('frozen', 'calling') AND o.verdict IS NULL) AS loops,
            r.answer_record_id IS NOT NULL AS answered
     FROM runs r JOIN sessions s USING (session_id)
     WHERE r.run_id = :run_id FOR UPDATE OF s, r

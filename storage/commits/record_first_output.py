@@ -35,5 +35,5 @@ RECORD = text("""
 
 async def record_first_output(store: Store, request: RecordFirstOutput) -> None:
     """Commit the evidence and the deliveries that follow from it."""
-    async with store.transaction("record_first_output") as connection:
+    async with store.single("record_first_output") as connection:
         await connection.execute(RECORD, asdict(request) | {"channel": RUN_EVENTS})

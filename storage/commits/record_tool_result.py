@@ -6,8 +6,6 @@ One statement. The batch is delivered later, whole and in order, by `prepare_req
 import json
 from typing import Any
 
-from sqlalchemy import text
-
 from context.steps import RecordToolResult
 from storage.payloads import Sealed, distinct
 from storage.store import Store
@@ -20,17 +18,20 @@ SETTLE = """
     FROM runs r
     WHERE o.operation_id = :operation_id AND o.attempts = :attempt_no AND o.verdict IS NULL
       AND r.run_id = o.run_id AND r.status = 'running' AND r.execution_no = :execution_no
+    RETURNING 1
 """
 END_ATTEMPT = """
     UPDATE attempts SET state = :attempt_state, ended_at = now()
     WHERE operation_id = :operation_id AND attempt_no = :attempt_no AND state = 'calling'
 """
-SETTLED = text(
-    "SELECT verdict IS NOT NULL AND attempts = :attempt_no FROM operations WHERE operation_id = :operation_id"
-)
-LATE = text("""
-    INSERT INTO audit_log (audit_id, action, subject) VALUES (gen_random_uuid(), 'late_tool_result', :operation_id)
-""")
+NOTE_LATE = """
+    INSERT INTO audit_log (audit_id, action, subject)
+    SELECT gen_random_uuid(), 'late_tool_result', CAST(:operation_id AS text)
+    WHERE NOT EXISTS (SELECT 1 FROM settled)
+      AND NOT EXISTS (SELECT 1 FROM operations WHERE operation_id = :operation_id AND attempts = :attempt_no
+                      AND verdict IS NOT NULL)
+    RETURNING 1
+"""
 
 
 async def record_tool_result(store: Store, request: RecordToolResult) -> bool:
@@ -46,6 +47,7 @@ async def record_tool_result(store: Store, request: RecordToolResult) -> bool:
     writes.insert(artifacts, rows, skip_existing=True)
     writes.sql(
         SETTLE,
+        tag="settled",
         state=request.state,
         raw_id=raw.payload_id if raw else None,
         result_id=message.payload_id,
@@ -54,14 +56,11 @@ async def record_tool_result(store: Store, request: RecordToolResult) -> bool:
         execution_no=request.execution_no,
     )
     writes.sql(END_ATTEMPT, attempt_state="failed" if request.state == "unknown" else "succeeded")
-    key = {"operation_id": request.operation_id, "attempt_no": request.attempt_no}
-    writes.bind(**key)
-    async with store.transaction("record_tool_result") as connection:
-        await writes.send(connection)
-        counted = bool((await connection.execute(SETTLED, key)).scalar())
-        if not counted:
-            await connection.execute(LATE, {"operation_id": str(request.operation_id)})
-    return counted
+    writes.sql(NOTE_LATE, tag="late")
+    writes.answer("SELECT NOT EXISTS (SELECT 1 FROM late) AS counted")
+    writes.bind(operation_id=request.operation_id, attempt_no=request.attempt_no)
+    async with store.single("record_tool_result") as connection:
+        return bool(await writes.send(connection))
 
 
 def _artifact_row(request: RecordToolResult, ordinal: int, media_type: str, body: Sealed) -> dict[str, Any]:
