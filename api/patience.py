@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope
 
 from api.bodies import strict_json
+from api.wiring import services_of
 from context.errors import UnavailableError
 
 PATIENCE_S = 15.0
@@ -51,33 +52,33 @@ class PatientRoute(APIRoute):
         async def patiently(request: Request) -> Response:
             strict = StrictRequest(request.scope, request.receive)
             await strict.parse()
-            return await with_patience(lambda: answer(strict))
+            patience_s = services_of(request).options.patience_s
+            return await with_patience(lambda: answer(strict), patience_s=patience_s)
 
         return patiently
 
 
 async def with_patience(call: Callable[[], Awaitable[T]], *, patience_s: float = PATIENCE_S) -> T:
-    """The result of `call`, made again while it raises UnavailableError, for `patience_s` after the first time."""
+    """The result of `call`, made again while it raises UnavailableError, for `patience_s` after the first time.
+
+    Only tries are limited: a call that found the database back may wait for a Run as long as it likes.
+    """
     try:
         return await call()
     except UnavailableError:
-        pass
-    try:
-        async with asyncio.timeout(patience_s):
-            return await _until_it_works(call)
-    except TimeoutError:
-        raise UnavailableError from None
+        return await _until_it_works(call, asyncio.get_running_loop().time() + patience_s)
 
 
-async def _until_it_works(call: Callable[[], Awaitable[T]]) -> T:
+async def _until_it_works(call: Callable[[], Awaitable[T]], deadline: float) -> T:
     pause = FIRST_PAUSE_S
     while True:
         await asyncio.sleep(pause)
-        pause = min(pause * 2, LONGEST_PAUSE_S)
         try:
             return await call()
         except UnavailableError:
-            continue
+            if asyncio.get_running_loop().time() + pause > deadline:
+                raise
+        pause = min(pause * 2, LONGEST_PAUSE_S)
 
 
 def _is_json(content_type: str) -> bool:
