@@ -81,21 +81,21 @@ class WorkerNursery:
             await child.killed()
 
     @asynccontextmanager
-    async def kept(self, place: "WorkerPlace", *faults: Fault) -> AsyncIterator[None]:
-        """A worker that is started again, without faults, as soon as it has died."""
-        watching = asyncio.create_task(self._keep(place, faults))
-        try:
-            yield
-        finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+    async def kept(self, place: "WorkerPlace", *faults: Fault) -> AsyncIterator[ChildWorker]:
+        """A worker, yielded, that is followed by one without faults as soon as it has ended."""
+        async with self.worker(place, *faults) as first:
+            following = asyncio.create_task(self._follow(place, first))
+            try:
+                yield first
+            finally:
+                following.cancel()
+                await asyncio.gather(following, return_exceptions=True)
 
-    async def _keep(self, place: "WorkerPlace", faults: tuple[Fault, ...]) -> None:
-        while True:
-            async with self.worker(place, *faults) as child:
-                while child.lives:
-                    await asyncio.sleep(0.01)
-            faults = ()
+    async def _follow(self, place: "WorkerPlace", child: ChildWorker) -> None:
+        while child.lives:
+            await asyncio.sleep(0.01)
+        async with self.kept(place):
+            await asyncio.Event().wait()
 
 
 @dataclass(frozen=True)

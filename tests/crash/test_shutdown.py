@@ -1,0 +1,54 @@
+"""A worker that is told to end is no stop of the Runs it works for (case C078)."""
+
+import signal
+from pathlib import Path
+
+from tests.crash.conftest import place_of
+from tests.crash.test_tools_and_kills import until_exists
+from tests.support import replies
+from tests.support.child_worker import WorkerNursery
+from tests.support.faults import Fault
+from tests.support.model_server import ModelServer
+from tests.support.run_tools import traced
+from tests.support.run_world import RunWorld, python_tool
+
+
+async def test_a_shutdown_during_a_model_call_hands_the_same_request_on(
+    world: RunWorld, nursery: WorkerNursery
+) -> None:
+    """SPEC R2, S8: the call is made again by the next worker, byte for byte, and the Run never shows a stop."""
+    assert isinstance(world.model, ModelServer)
+    world.model.add(replies.text("never read").but(hold="for ever"), "answered")
+    place = place_of(world)
+    async with nursery.kept(place) as first:
+        run_id = await world.start()
+        await world.model.wait_for_requests(1)
+        first.send(signal.SIGTERM)
+        run = await world.ended(run_id)
+    assert (run["status"], run["answer"], run["stop_requested"]) == ("succeeded", "answered", False)
+    bodies = [request.body for request in world.model.requests]
+    assert bodies[0] == bodies[1]
+    assert len(bodies) == 2
+    [call] = await world.operations(run_id)
+    assert [attempt["state"] for attempt in call["attempts"]][-1] == "succeeded"
+
+
+async def test_a_tool_that_answered_before_the_shutdown_is_not_called_again(
+    world: RunWorld, nursery: WorkerNursery, tmp_path: Path
+) -> None:
+    """SPEC T4, R3: the worker records what it holds before it ends."""
+    trace, reached, gate = tmp_path / "trace", tmp_path / "reached", tmp_path / "gate"
+    await world.publish(tools=[python_tool("book", "side_effect")])
+    world.model.add(replies.calls(("book", {"key": "a", "trace": str(trace)})), "done")
+    place = place_of(world)
+    held = Fault("call_tool.answered", str(reached), kind="wait", gate=str(gate))
+    async with nursery.kept(place, held) as first:
+        run_id = await world.start()
+        await until_exists(reached)
+        first.send(signal.SIGTERM)
+        gate.touch()
+        run = await world.ended(run_id)
+    assert (run["status"], traced(trace)) == ("succeeded", ["a"])
+    results = [message["content"] for message in world.sent[1] if message["role"] == "tool"]
+    assert results == ["booked a"]
+

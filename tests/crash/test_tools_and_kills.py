@@ -1,0 +1,100 @@
+"""What becomes of a tool whose process dies between its effect and the record of it (SPEC T4; case C084)."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.crash.conftest import place_of
+from tests.support import replies
+from tests.support.child_worker import WorkerNursery
+from tests.support.faults import Fault
+from tests.support.run_tools import traced
+from tests.support.run_world import Json, RunWorld, python_tool
+
+
+async def run_with_a_kill(world: RunWorld, nursery: WorkerNursery, trace: Path, tools: list[Json], nth: int) -> Json:
+    """A batch of these tools, the worker killed after the `nth` result was known and before it was recorded."""
+    await world.publish(tools=tools, limits={"max_parallel_tools": 1})
+    asked = [(tool["name"], {"key": f"k{n}", "trace": str(trace)}) for n, tool in enumerate(tools)]
+    world.model.add(replies.calls(*asked), "done")
+    reached = trace.with_name("reached")
+    async with nursery.kept(place_of(world), Fault("call_tool.answered", str(reached), nth=nth)):
+        run = await world.ask()
+    assert reached.exists()
+    assert (run["status"], len(world.model.requests)) == ("succeeded", 2)
+    return run
+
+
+def results_sent(world: RunWorld) -> list[str]:
+    return [str(message["content"]) for message in world.sent[1] if message["role"] == "tool"]
+
+
+async def test_a_side_effect_that_was_not_recorded_is_unknown_and_not_repeated(
+    world: RunWorld, nursery: WorkerNursery, tmp_path: Path
+) -> None:
+    """SPEC T4: what may have happened is said to be unknown; the saved results before it are reused."""
+    trace = tmp_path / "trace"
+    tools = [python_tool("look"), python_tool("pay", "idempotent"), python_tool("book", "side_effect")]
+    run = await run_with_a_kill(world, nursery, trace, tools, nth=3)
+    assert [line.split()[0] for line in traced(trace)] == ["k0", "k1", "k2"]
+    assert results_sent(world)[:2] == ["found k0", "paid k1"]
+    assert results_sent(world)[2].startswith("Unknown")
+    states = [(one["name"], one["state"]) for one in await world.operations(run["run_id"]) if one["purpose"] == "tool"]
+    assert states == [("look", "accepted"), ("pay", "accepted"), ("book", "unknown")]
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        pytest.param(python_tool("look"), id="read_only"),
+        pytest.param(python_tool("book", "side_effect", retry_unknown=True), id="side_effect_that_may_be_repeated"),
+    ],
+)
+async def test_what_may_be_repeated_is_repeated(
+    world: RunWorld, nursery: WorkerNursery, tmp_path: Path, tool: Json
+) -> None:
+    """SPEC T4: a second try, and its result counts."""
+    trace = tmp_path / "trace"
+    await run_with_a_kill(world, nursery, trace, [tool], nth=1)
+    assert traced(trace) == ["k0", "k0"]
+    assert results_sent(world) in (["found k0"], ["booked k0"])
+
+
+async def test_an_idempotent_tool_is_repeated_under_the_same_key(
+    world: RunWorld, nursery: WorkerNursery, tmp_path: Path
+) -> None:
+    """SPEC T4: the tool can recognise the repeat by its key, which is the id of the Operation."""
+    trace = tmp_path / "trace"
+    run = await run_with_a_kill(world, nursery, trace, [python_tool("pay", "idempotent")], nth=1)
+    first, second = traced(trace)
+    assert first == second
+    [tool] = [one for one in await world.operations(run["run_id"]) if one["purpose"] == "tool"]
+    assert first.split()[1] == tool["operation_id"]
+    assert [attempt["attempt_no"] for attempt in tool["attempts"]] == [1, 2]
+
+
+async def test_only_the_rest_of_a_batch_runs_after_a_kill_and_the_order_stays(
+    world: RunWorld, nursery: WorkerNursery, tmp_path: Path
+) -> None:
+    """SPEC R3; case C005: what was saved is not called again, whichever call it was."""
+    trace, gate, reached = tmp_path / "trace", tmp_path / "gate", tmp_path / "reached"
+    await world.publish(tools=[python_tool("wait_for", "idempotent"), python_tool("look")])
+    slow = ("wait_for", {"path": str(gate), "trace": str(tmp_path / "slow")})
+    world.model.add(replies.calls(slow, ("look", {"key": "b", "trace": str(trace)}), slow), "done")
+    fault = Fault("record_tool_result.after_commit", str(reached))
+    async with nursery.kept(place_of(world), fault):
+        run_id = await world.start()
+        await until_exists(reached)
+        gate.touch()
+        run = await world.ended(run_id)
+    assert run["status"] == "succeeded"
+    assert traced(trace) == ["b"]
+    assert results_sent(world) == ["it is there", "found b", "it is there"]
+
+
+async def until_exists(path: Path) -> None:
+    import asyncio
+
+    async with asyncio.timeout(20):
+        while not path.exists():
+            await asyncio.sleep(0.01)
