@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import compile_path
 
 from context import errors
 from context.errors import AgentLoomError, InputInvalidError, RateLimitedError, UnavailableError
@@ -169,7 +170,15 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     refused = cast(HTTPException, error)
     code = CODE_OF_STATUS.get(refused.status_code, InputInvalidError.code)
     sentence = SENTENCE_OF_STATUS.get(refused.status_code, InputInvalidError.sentence)
-    return problem(refused.status_code, code, sentence, headers=refused.headers)
+    headers = {"Allow": allowed_methods(request)} if refused.status_code == 405 else refused.headers
+    return problem(refused.status_code, code, sentence, headers=headers)
+
+
+def allowed_methods(request: Request) -> str:
+    """The methods that the address takes over all routes; the framework names only those of the first that matches."""
+    paths: Mapping[str, Mapping[str, Any]] = request.app.openapi()["paths"]
+    fitting = (methods for path, methods in paths.items() if compile_path(path)[0].match(request.url.path))
+    return ", ".join(sorted({method.upper() for methods in fitting for method in methods}))
 
 
 async def _on_unexpected(request: Request, error: Exception) -> Response:

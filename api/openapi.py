@@ -52,7 +52,17 @@ def install(app: FastAPI) -> None:
             made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
             schemas = made.setdefault("components", {}).setdefault("schemas", {})
             schemas["Problem"] = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+            _without_null_parameters(made)
             app.openapi_schema = made
         return app.openapi_schema
 
     app.openapi = document  # type: ignore[method-assign]  # FastAPI's documented way to extend the document
+
+
+def _without_null_parameters(document: dict[str, Any]) -> None:
+    """A query parameter or header that is left out is not null; the framework lists null as a value of it."""
+    operations = (operation for methods in document["paths"].values() for operation in methods.values())
+    for parameter in (one for operation in operations for one in operation.get("parameters", ())):
+        kinds = [kind for kind in parameter["schema"].pop("anyOf", ()) if kind != {"type": "null"}]
+        if len(kinds) == 1:
+            parameter["schema"] |= kinds[0]

@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from context.inputs import MAX_CHARS
 from context.policy import AgentDefinition, Name, Release
@@ -19,14 +19,23 @@ def _not_blank(text: str) -> str:
     return text
 
 
-# A longer text is TOO_LARGE rather than INPUT_INVALID: `context.inputs` refuses it, the schema only says so.
 InputText = Annotated[
-    str, Field(min_length=1, json_schema_extra={"maxLength": MAX_CHARS, "pattern": r"\S"}), AfterValidator(_not_blank)
+    str,
+    Field(min_length=1, max_length=MAX_CHARS),
+    AfterValidator(_not_blank),
 ]
 Title = Annotated[
     str, Field(min_length=1, max_length=500, json_schema_extra={"pattern": r"\S"}), AfterValidator(_not_blank)
 ]
 ClientKey = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+def _whole(value: object) -> object:
+    """JSON has one kind of number: 255.0 is an integer."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+TokenCount = Annotated[int, Field(gt=0, le=100_000_000), BeforeValidator(_whole)]
 
 
 class Wanted(BaseModel):
@@ -367,16 +376,21 @@ class ManifestList(Page):
 
 class KnownModel(Wanted):
     id: str = Field(min_length=1, max_length=200)
-    context_window: int | None = Field(None, gt=0, le=100_000_000)
-    max_output_tokens: int | None = Field(None, gt=0, le=100_000_000)
+    context_window: TokenCount | None = None
+    max_output_tokens: TokenCount | None = None
 
 
-class PutConnection(Wanted):
-    name: Name
+class ConnectionSettings(Wanted):
+    """A connection but for its name. Without `api_key` a stored key is kept if provider and address stay the same."""
+
     provider: Literal["openai", "deepseek", "openai_compatible", "demo", "tool"]
     base_url: str | None = Field(None, max_length=2_000, pattern=r"^https?://\S+$")
     api_key: str | None = Field(None, min_length=1, max_length=10_000, json_schema_extra={"writeOnly": True})
-    models: Annotated[list[KnownModel], Field(max_length=1_000)] = []
+    models: Annotated[list[KnownModel], Field(max_length=1_000)] | None = None
+
+
+class NewConnection(ConnectionSettings):
+    name: Name
 
 
 class ConnectionModel(Answer):

@@ -18,17 +18,7 @@ from storage import reads
 
 PAGE = 500
 KEEPALIVE_S = 15.0
-MAX_DIGITS = 18
 RUN_ENDED = "run_ended"
-
-
-def start_of_stream(last_event_id: str | None, after: int) -> int:
-    """The `run_seq` that the client has. Raises InputInvalidError for an id that no event of ours can have."""
-    if last_event_id is None:
-        return after
-    if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) <= MAX_DIGITS):
-        raise InputInvalidError("Last-Event-ID must be the id of an event of this run.")
-    return int(last_event_id)
 
 
 def check_known(after: int, head: int) -> None:

@@ -54,7 +54,7 @@ def list_keys(json: AsJson = False) -> int:
         print_json(found)
         return 0
     columns = ("key", "user", "begins with", "created", "revoked")
-    rows = ((k["key_id"], k["user"], k["hint"], k["created_at"][:19], (k["revoked_at"] or "")[:19]) for k in found)
+    rows = ((k["key_id"], k["user_id"], k["hint"], k["created_at"][:19], (k["revoked_at"] or "")[:19]) for k in found)
     print_table(columns, rows)
     return 0
 

@@ -6,9 +6,8 @@ from fastapi import Path, Response
 
 from api.auth import Admin, Caller
 from api.openapi import refusals, router
-from api.schemas import ConnectionEntry, ConnectionList, PutConnection
+from api.schemas import ConnectionEntry, ConnectionList, ConnectionSettings, NewConnection
 from api.wiring import Wired
-from context.errors import InputInvalidError
 from storage import reads
 from storage.commits import delete_connection as deleting
 from storage.commits import put_connection as putting
@@ -19,19 +18,17 @@ ConnectionName = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 
 
 @routes.post("/connections", status_code=201, responses=refusals(403, body=True))
-async def create_connection(wanted: PutConnection, caller: Admin, services: Wired) -> ConnectionEntry:
-    """Store a connection, or replace the one of that name. Without `api_key` a stored key is kept if it still fits."""
-    return await _put(wanted, caller, services)
+async def create_connection(wanted: NewConnection, caller: Admin, services: Wired) -> ConnectionEntry:
+    """Store a connection, or replace the one of that name."""
+    return await _put(wanted.name, wanted, caller, services)
 
 
 @routes.put("/connections/{name}", responses=refusals(403, body=True))
 async def put_connection(
-    name: ConnectionName, wanted: PutConnection, caller: Admin, services: Wired
+    name: ConnectionName, wanted: ConnectionSettings, caller: Admin, services: Wired
 ) -> ConnectionEntry:
     """Store or replace the connection of this name."""
-    if wanted.name != name:
-        raise InputInvalidError("body.name must be the name in the address.")
-    return await _put(wanted, caller, services)
+    return await _put(name, wanted, caller, services)
 
 
 @routes.get("/connections", responses=refusals())
@@ -53,10 +50,8 @@ async def delete_connection(name: ConnectionName, caller: Admin, services: Wired
     return Response(status_code=204)
 
 
-async def _put(wanted: PutConnection, caller: Admin, services: Wired) -> ConnectionEntry:
-    models = tuple(model.model_dump() | {"source": "manual"} for model in wanted.models)
-    request = putting.PutConnection(
-        caller.space_id, wanted.name, wanted.provider, wanted.base_url, wanted.api_key, models
-    )
+async def _put(name: str, wanted: ConnectionSettings, caller: Admin, services: Wired) -> ConnectionEntry:
+    models = None if wanted.models is None else tuple(one.model_dump() | {"source": "manual"} for one in wanted.models)
+    request = putting.PutConnection(caller.space_id, name, wanted.provider, wanted.base_url, wanted.api_key, models)
     await putting.put_connection(services.store, request)
-    return ConnectionEntry.model_validate(await reads.connection(services.store, caller.space_id, wanted.name))
+    return ConnectionEntry.model_validate(await reads.connection(services.store, caller.space_id, name))

@@ -22,7 +22,7 @@ from api.schemas import (
     RunEntry,
     RunEventList,
 )
-from api.streams import check_known, event_page, event_stream, start_of_stream
+from api.streams import check_known, event_page, event_stream
 from api.wiring import Services, Wired
 from storage import reads
 from storage.commits import request_stop as stopping
@@ -31,12 +31,27 @@ from storage.commits import resume_run as resuming
 routes = router("runs")
 
 WaitSeconds = Annotated[float, Query(ge=0, le=60, allow_inf_nan=False, description="Wait this long for the end.")]
-LastEventId = Annotated[str | None, Header(description="`id` of the last event received; wins over `after`.")]
+LastEventId = Annotated[
+    str | None, Header(pattern=r"^[0-9]{1,15}$", description="`id` of the last event received; wins over `after`.")
+]
 
+EVENT: dict[str, Any] = {
+    "type": "object",
+    "required": ["data", "event", "id"],
+    "properties": {
+        "data": {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "contentSchema": {"$ref": "#/components/schemas/RunEvent"},
+        },
+        "event": {"type": "string", "description": "The event's type."},
+        "id": {"type": "string", "description": "Its `run_seq`.", "pattern": "^[0-9]+$"},
+    },
+}
 EVENT_STREAM: dict[str, Any] = {
     "description": "The events after the given one, as a stream that ends with the Run, or as a JSON list.",
     "content": {
-        "text/event-stream": {"schema": {"type": "string"}},
+        "text/event-stream": {"itemSchema": EVENT},
         "application/json": {"schema": {"$ref": "#/components/schemas/RunEventList"}},
     },
 }
@@ -67,7 +82,7 @@ async def read_events(
     last_event_id: LastEventId = None,
 ) -> Response:
     """The Run's events by `run_seq`: Server-Sent Events, or a list for `Accept: application/json`."""
-    start = start_of_stream(last_event_id, after)
+    start = after if last_event_id is None else int(last_event_id)
     run = await reads.run(services.store, run_id, caller.user_id)
     check_known(start, run.event_head)
     if _wants_list(request):

@@ -85,9 +85,9 @@ async def address(app: FastAPI) -> AsyncIterator[str]:
         yield where
 
 
-async def person(store: Store, address: str, name: str, role: Role = "member", **space: UUID) -> Person:
+async def person(store: Store, address: str, name: str, role: Role = "member") -> Person:
     """A user with a key and a client. The caller closes the client."""
-    user = await create_space_user(store, CreateSpaceUser(name, role, **space))
+    user = await create_space_user(store, CreateSpaceUser(name, role))
     made = await create_key(store, CreateKey(user.user_id))
     headers = {"Authorization": f"Bearer {made.key}"}
     http = httpx.AsyncClient(base_url=f"{address}/api/v1", headers=headers, timeout=30, trust_env=False)

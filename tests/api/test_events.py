@@ -112,7 +112,7 @@ async def test_more_events_than_a_page_holds_all_come(ann: Person, store: Store,
 )
 async def test_an_id_that_no_event_of_the_run_has_is_refused(ann: Person, run_id: str, impossible: str) -> None:
     """C103: never a silent gap."""
-    headers = {"Last-Event-ID": impossible.encode()}
+    headers = [(b"Last-Event-ID", impossible.encode())]
     refused = await ann.http.get(f"/runs/{run_id}/events", headers=headers)
     assert (refused.status_code, refused.json()["code"]) == (422, "INPUT_INVALID")
     assert (await ann.http.get(f"/runs/{run_id}/events", params={"after": 999})).status_code == 422
