@@ -73,9 +73,7 @@ async def own_temporal(tmp_path: Path) -> AsyncIterator[tuple[Mortal, str]]:
 
 
 @asynccontextmanager
-async def in_mid_run(
-    world: RunWorld, nursery: WorkerNursery, trace: Path, gate: Path
-) -> AsyncIterator[str]:
+async def in_mid_run(world: RunWorld, nursery: WorkerNursery, trace: Path, gate: Path) -> AsyncIterator[str]:
     """A Run whose batch has one result recorded while its other tool waits for the gate; then on to the end."""
     await world.publish(tools=["look", python_tool("wait_for", "idempotent")])
     waits = ("wait_for", {"path": str(gate), "trace": str(trace.with_name("waits"))})

@@ -25,7 +25,7 @@ from storage.commits.create_space_user import CreateSpaceUser, create_space_user
 from storage.outbox import Relay
 from storage.payloads import Keys
 from storage.store import FaultPlan, Store
-from tests.support.model_server import ModelServer, ModelServerProcess, Scripted
+from tests.support.model_server import ModelServer, Scripted
 from tests.support.strict_chat import Dialect
 from worker import build_worker, open_edges
 from workflows.dispatch import TemporalSender
@@ -55,22 +55,20 @@ class RunWorld:
     store: Store
     temporal: Client
     http: httpx.AsyncClient
-    model: ModelServer | ModelServerProcess
+    model: ModelServer
     agents: dict[str, Json] = field(default_factory=dict)
 
     # --- the worker ------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def worker(self, faults: FaultPlan | None = None, **options: Any) -> AsyncIterator[None]:
-        """A worker in this process with a store of its own, and the relay, as `worker.run_worker` puts them together."""
+        """A worker in this process with a store of its own, and the relay, put together as `worker.run_worker` does."""
         store = Store.open(self.servers.database_url, self.keys, pool_size=5, faults=faults)
         sender = TemporalSender(self.temporal, task_queue=self.servers.task_queue)
         work_dir = self.servers.folder / "work"
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(store.aclose)
-            edges = await stack.enter_async_context(
-                open_edges(store, private_addresses="loopback", work_dir=work_dir)
-            )
+            edges = await stack.enter_async_context(open_edges(store, private_addresses="loopback", work_dir=work_dir))
             relaying = asyncio.create_task(Relay(store, sender).run())
             stack.callback(relaying.cancel)
             queue = self.servers.task_queue
@@ -80,7 +78,7 @@ class RunWorld:
     # --- what a user does ------------------------------------------------------------------------------------------
 
     async def publish(self, name: str = "scout", *, tools: Sequence[str | Json] = (), **overrides: Any) -> Json:
-        """Publish an agent on the scripted model. A tool given by name is a function of `tests/support/run_tools.py`."""
+        """Publish an agent on the scripted model. A tool given by name is a function of `run_tools.py`."""
         model = {"provider": "openai_compatible", "model": "scripted", "context_window": 32768}
         definition: Json = {
             "name": name,
@@ -197,9 +195,7 @@ def python_tool(name: str, effect: str = "read_only", **more: Any) -> Json:
 
 
 @asynccontextmanager
-async def running_world(
-    servers: Servers, model: ModelServer | ModelServerProcess, *, keys: Keys | None = None
-) -> AsyncIterator[RunWorld]:
+async def running_world(servers: Servers, model: ModelServer, *, keys: Keys | None = None) -> AsyncIterator[RunWorld]:
     """Everything but a worker, closed at the end."""
     keys = keys or Keys({"k1": os.urandom(32)}, os.urandom(32))
     store = Store.open(servers.database_url, keys, pool_size=5)
@@ -237,7 +233,7 @@ async def serving(app: FastAPI) -> AsyncIterator[str]:
     config = uvicorn.Config(
         app, host="127.0.0.1", port=0, log_config=None, access_log=False, timeout_graceful_shutdown=1
     )
-    server = uvicorn.Server(config)
+    server = PromptServer(config)
     task = asyncio.create_task(server.serve())
     while not server.started:
         await asyncio.sleep(0.005)
@@ -246,3 +242,11 @@ async def serving(app: FastAPI) -> AsyncIterator[str]:
     finally:
         server.should_exit = True
         await task
+
+
+class PromptServer(uvicorn.Server):
+    """Ends when it is told to, not at the next tick of a tenth of a second."""
+
+    async def main_loop(self) -> None:
+        while not self.should_exit:
+            await asyncio.sleep(0.005)

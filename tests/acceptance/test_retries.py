@@ -1,0 +1,104 @@
+"""Waiting, and not waiting (SPEC L2; cases of kind retry)."""
+
+import asyncio
+import time
+
+import pytest
+
+from tests.support import replies
+from tests.support.replies import Reply
+from tests.support.run_world import RunWorld
+
+
+def throttled(retry_after: str) -> Reply:
+    return replies.error(429, "slow down", headers=(("retry-after", retry_after),))
+
+
+async def test_the_providers_wish_for_a_pause_is_kept(world: RunWorld) -> None:
+    """Case C037: the wait is at least as long as asked for, and not much longer."""
+    world.model.add(throttled("1"), "done")
+    assert (await world.ask())["answer"] == "done"
+    first, second = world.model.requests
+    assert 1.0 <= second.at - first.at < 2.5
+
+
+@pytest.mark.parametrize("nonsense", ["-5", "nan", "soon"])
+async def test_a_senseless_wish_means_the_usual_pause(world: RunWorld, nonsense: str) -> None:
+    """Case C037: nothing raises on odd values, and nothing is repeated at once."""
+    world.model.add(throttled(nonsense), "done")
+    assert (await world.ask())["answer"] == "done"
+    first, second = world.model.requests
+    assert 0.2 < second.at - first.at < 2.5
+
+
+@pytest.mark.parametrize("limits", [{}, {"deadline_s": 60}])
+async def test_a_wish_nobody_can_wait_for_fails_at_once(world: RunWorld, limits: dict[str, int]) -> None:
+    """Case C037: a day, or longer than the Run has left, is not slept through."""
+    await world.publish(limits=limits)
+    world.model.add(throttled("86400" if not limits else "300"))
+    began = time.monotonic()
+    run = await world.ask()
+    assert (run["status"], run["end_reason"]) == ("failed", "model_unavailable")
+    assert time.monotonic() - began < 5
+
+
+async def test_a_stop_during_a_wait_ends_the_run_at_once(world: RunWorld) -> None:
+    """Case C037, SPEC S8: under two seconds."""
+    world.model.add(throttled("30"))
+    run_id = await world.start()
+    await world.model.wait_for_requests(1)
+    await attempts_failed(world, run_id, 1)
+    began = time.monotonic()
+    await world.stop(run_id)
+    assert (await world.ended(run_id))["status"] == "stopped"
+    assert time.monotonic() - began < 2
+
+
+async def attempts_failed(world: RunWorld, run_id: str, count: int) -> None:
+    """Wait until this many attempts of the first call have failed."""
+    async with asyncio.timeout(20):
+        while True:
+            states = [one["state"] for call in await world.operations(run_id) for one in call["attempts"]]
+            if states.count("failed") >= count:
+                return
+            await asyncio.sleep(0.01)
+
+
+async def test_tries_are_counted_and_end(world: RunWorld) -> None:
+    """SPEC L2: the configured number of tries, then the Run fails."""
+    await world.publish(model={"retry": {"max_attempts": 2}})
+    world.model.add(*[replies.error(503, "down")] * 3)
+    run = await world.ask()
+    assert (run["status"], run["end_reason"], len(world.model.requests)) == ("failed", "model_unavailable", 2)
+
+
+CANNOT_CLEAR = [
+    (replies.error(402, "Insufficient Balance"), "model_quota"),
+    (replies.error(400, "Content Exists Risk"), "content_filtered"),
+    (replies.error(401, "bad key"), "model_auth"),
+    (replies.error(404, "model not found"), "model_rejected"),
+    (replies.error(400, "Insufficient Balance", type="unknown_error", code="invalid_request_error"), "model_quota"),
+]
+
+
+@pytest.mark.parametrize(("reply", "reason"), CANNOT_CLEAR)
+async def test_what_cannot_clear_is_asked_once(world: RunWorld, reply: Reply, reason: str) -> None:
+    """Case C039: its own reason, and the session stays usable."""
+    world.model.add(reply, "fine")
+    session = await world.open_session()
+    run = await world.ask("q", session)
+    assert (run["status"], run["end_reason"], len(world.model.requests)) == ("failed", reason, 1)
+    assert (await world.ask("again", session))["status"] == "succeeded"
+
+
+@pytest.mark.parametrize("status", [302, 307, 308])
+async def test_a_redirect_is_refused_and_the_key_stays_here(world: RunWorld, status: int) -> None:
+    """Case C107, SPEC Y4: the other place never hears of it."""
+    from tests.support.model_server import ModelServer
+
+    async with ModelServer(["never"]) as elsewhere:
+        headers = (("location", f"{elsewhere.base_url}/chat/completions"),)
+        world.model.add(replies.body(b"", status=status, headers=headers))
+        run = await world.ask()
+    assert (run["status"], run["end_reason"]) == ("failed", "model_rejected")
+    assert (len(world.model.requests), elsewhere.requests) == (1, [])
