@@ -32,10 +32,11 @@ if TYPE_CHECKING:
 
 
 class CallModel(Step):
-    """Calls the model for a frozen request."""
+    """Calls the model for a frozen request. `deadline_at` is when the Run's time is used up, in seconds since 1970."""
 
     operation_id: UUID
     execution_no: int
+    deadline_at: float | None = None
 
 
 class ModelCallActivities:
@@ -100,7 +101,8 @@ class ModelCallActivities:
         policy = kit.release.definition.model.retry
         pause = broke.retry_after_s or 0
         out_of_tries = before.count + 1 >= policy.max_attempts or before.elapsed_s + pause > policy.max_elapsed_s
-        final = not broke.retryable or out_of_tries
+        too_late = call.deadline_at is not None and time.time() + pause > call.deadline_at
+        final = not broke.retryable or out_of_tries or too_late
         verdict = _failure(broke) if final else None
         failed = FailAttempt(
             operation_id=call.operation_id,

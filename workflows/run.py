@@ -147,7 +147,11 @@ class RunWorkflow:
 
     async def _call_model(self, prepared: PreparedRequest) -> ModelVerdict:
         self._move(phase="calling_model")
-        call = CallModel(operation_id=self._known.operation_id, execution_no=self._start.execution_no)
+        call = CallModel(
+            operation_id=self._known.operation_id,
+            execution_no=self._start.execution_no,
+            deadline_at=self._known.deadline_at,
+        )
         return await steps.call_model(call, prepared, loop=self._known.loop, remaining_s=self._remaining_s)
 
     async def _follow(self, verdict: ModelVerdict) -> FinishedRun | None:
