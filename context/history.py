@@ -133,7 +133,7 @@ def _whole(run: PastRun, hidden: frozenset[UUID]) -> list[Fact]:
     shown = {record.input_id for record in run.records if record.input_id}
     answered = {record.call_id for record in run.records if record.kind == "tool_result"}
     for record in run.records:
-        if record.input_id in hidden:
+        if record.input_id in hidden or record.kind == "fragment":  # an incomplete answer is no message (SPEC A5)
             continue
         facts.append(
             Stored(_item_kind(record.kind), record.input_id or record.record_id, record.payload_id, run.run_no)
