@@ -7,6 +7,7 @@ driver's own text quotes values, so it never goes on (SPEC Y6).
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+import asyncpg
 from sqlalchemy.exc import IntegrityError
 
 from context.errors import AgentLoomError, NotFoundError, RunActiveError
@@ -26,6 +27,8 @@ async def translated_constraints() -> AsyncIterator[None]:
     """Turns a violated constraint into the error of the domain, without the driver's text or cause."""
     try:
         yield
+    except asyncpg.IntegrityConstraintViolationError as error:
+        raise refusal(str(error.constraint_name or "")) from None
     except IntegrityError as error:
         raise refusal(constraint_name(error)) from None
 

@@ -21,6 +21,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.errors import CorruptPayloadError
+from storage.database import execute_many, fetch_all
 
 COMPRESS_FROM = 200  # bytes; below, zstd's frame costs more than it saves
 NONCE = 12
@@ -136,13 +137,13 @@ class Payloads:
     async def write(self, connection: AsyncConnection, sealed: Iterable[Sealed]) -> None:
         """Insert what is not there yet."""
         if rows := [one.parameters() for one in sealed]:
-            await connection.execute(INSERT, rows)
+            await execute_many(connection, INSERT, rows)
 
     async def read(self, connection: AsyncConnection, ids: Sequence[bytes]) -> dict[bytes, bytes]:
         """Plain content by id, from the cache where possible. Raises CorruptPayloadError if one is missing."""
         found = {one: self._cache[one] for one in ids if one in self._cache}
         if missing := [one for one in dict.fromkeys(ids) if one not in found]:
-            for row in (await connection.execute(SELECT, {"ids": missing})).mappings():
+            for row in await fetch_all(connection, SELECT, ids=missing):
                 plain = self.vault.open(row["payload_id"], row["key_id"], row["codec"], row["body"])
                 self._remember(row["payload_id"], plain)
                 found[row["payload_id"]] = plain

@@ -12,6 +12,8 @@ from sqlalchemy import Column, Table, TextClause, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from storage.database import fetch_value
+
 DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]
 
 
@@ -55,7 +57,7 @@ class WriteSet:
         if not self._parts:
             return None
         statement = _statement(f"WITH {', '.join(self._parts)} {self._ending}")
-        return (await connection.execute(statement, self._binds)).scalar()
+        return await fetch_value(connection, statement, **self._binds)
 
 
 @lru_cache(maxsize=512)

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from context.errors import SupersededError
 from context.steps import FinishedRun, FinishRun
-from storage.database import fetch_one
+from storage.database import fetch_one, fetch_value
 from storage.event_log import EventLog
 from storage.store import Store
 from storage.writes import WriteSet
@@ -57,10 +57,9 @@ async def finish_run(store: Store, request: FinishRun) -> FinishedRun:
             raise SupersededError
         if run["status"] not in ("queued", "running"):
             return _standing(run)
-        if run["loops"] < request.loop_budget:
-            late = await connection.execute(LATE_INPUTS, {"run_id": request.run_id})
-            if late.scalar():
-                return FinishedRun(status=run["status"], end_reason=None, code=None, go_on=True)
+        may_go_on = run["loops"] < request.loop_budget
+        if may_go_on and await fetch_value(connection, LATE_INPUTS, run_id=request.run_id):
+            return FinishedRun(status=run["status"], end_reason=None, code=None, go_on=True)
         await _writes(request, run).send(connection)
         return FinishedRun(status=request.status, end_reason=request.end_reason, code=request.code)
 

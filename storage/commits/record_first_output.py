@@ -8,6 +8,7 @@ from dataclasses import asdict
 from sqlalchemy import text
 
 from context.steps import RecordFirstOutput
+from storage.database import fetch_value
 from storage.event_log import RUN_EVENTS
 from storage.store import Store
 
@@ -36,4 +37,4 @@ RECORD = text("""
 async def record_first_output(store: Store, request: RecordFirstOutput) -> None:
     """Commit the evidence and the deliveries that follow from it."""
     async with store.single("record_first_output") as connection:
-        await connection.execute(RECORD, asdict(request) | {"channel": RUN_EVENTS})
+        await fetch_value(connection, RECORD, **asdict(request), channel=RUN_EVENTS)
