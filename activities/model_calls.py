@@ -3,6 +3,7 @@
 A result that was received is stored, however long that takes; the call is repeated only if there is none (SPEC R2).
 """
 
+import time
 from typing import TYPE_CHECKING
 from uuid import UUID
 
