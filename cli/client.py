@@ -204,7 +204,8 @@ class Api:
                 raise _refusal(answer)
             async with aclosing(EventSource(answer).aiter_sse()) as events:
                 async for event in events:
-                    yield json.loads(event.data)
+                    if event.data:  # a sign of life between events comes as one without data
+                        yield json.loads(event.data)
 
     async def _call(self, method: str, path: str, **how: Any) -> Any:
         try:
