@@ -24,6 +24,7 @@ COMMAND_MODULES = (
     "sessions",
     "keys",
     "completion",
+    "docs",
 )
 
 

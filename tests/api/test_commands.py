@@ -1,0 +1,158 @@
+"""The commands as a person starts them, against the application on its socket (SPEC 17)."""
+
+import asyncio
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from storage.store import Store
+from tests.api.conftest import Person, asked, opened
+from tests.api.test_events import end, grow
+
+AGENTLOOM = Path(sys.executable).parent / "agentloom"
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass(frozen=True)
+class Shell:
+    """Runs commands in a folder, with the address and key of the API in the environment."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    async def __call__(self, *arguments: str, stdin: bytes | None = None) -> Ended:
+        process = await asyncio.create_subprocess_exec(
+            AGENTLOOM,
+            *arguments,
+            cwd=self.folder,
+            env={"PATH": "/usr/bin:/bin", "NO_COLOR": "1", "COLUMNS": "200"} | self.environment,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate(stdin or b"")
+        return Ended(process.returncode or 0, out.decode(), err.decode())
+
+
+@pytest.fixture
+def shell(ann: Person, address: str, tmp_path: Path) -> Shell:
+    return Shell(tmp_path, {"AGENTLOOM_API": address, "AGENTLOOM_API_KEY": ann.key})
+
+
+async def test_an_agent_is_published_asked_and_its_run_stopped(shell: Shell, store: Store) -> None:
+    """17: the text comes from the argument, a file or standard input."""
+    (shell.folder / "a.yaml").write_text("name: helper\nmodel: {provider: demo, model: demo}\n")
+    published = await shell("publish", "a.yaml", "--json")
+    assert (published.code, published.json["release_no"]) == (0, 1)
+    begun = (await shell("ask", "--agent", "helper", "--no-wait", "--json", "What?")).json
+    assert begun["kind"] == "question"
+    said = await shell("say", "--session", begun["session_id"], "--json", stdin=b"And from standard input.")
+    assert (said.json["kind"], said.json["run_id"]) == ("supplement", begun["run_id"])
+    (shell.folder / "q.txt").write_text("From a file.")
+    assert (await shell("say", "--run", begun["run_id"], "--file", "q.txt", "--json")).json["input_seq"] == 3
+    stopping = asyncio.create_task(shell("stop", begun["run_id"], "--json"))
+    await end(store, begun["run_id"])
+    assert (await stopping).json["status"] == "stopped"
+
+
+async def test_a_watched_run_ends_with_its_own_exit_code(shell: Shell, ann: Person, store: Store) -> None:
+    """17: 1 if the Run ended otherwise; events as lines of JSON."""
+    run = (await asked(ann, await opened(ann)))["run_id"]
+    watching = asyncio.create_task(shell("watch", run, "--json"))
+    await grow(store, run, 2)
+    await end(store, run)
+    watched = await watching
+    assert watched.code == 1
+    assert [json.loads(line)["run_seq"] for line in watched.out.splitlines()] == [1, 2, 3, 4]
+    shown = await shell("show", "run", run)
+    assert "stopped (user_stop)" in shown.out
+
+
+async def test_sessions_are_listed_renamed_archived_and_shown(shell: Shell, ann: Person) -> None:
+    """17: tables for people, --json for programs."""
+    session = await opened(ann)
+    assert (await shell("sessions", "rename", session, "[bold]Mine")).code == 0
+    table = await shell("sessions", "list")
+    assert session in table.out
+    assert "[bold]Mine" in table.out
+    assert (await shell("sessions", "archive", session)).code == 0
+    assert (await shell("sessions", "list", "--json")).json == []
+    assert [one["session_id"] for one in (await shell("sessions", "list", "--archived", "--json")).json] == [session]
+    assert (await shell("sessions", "unarchive", session)).code == 0
+    assert (await shell("sessions", "show", session, "--json")).json["runs"] == []
+    assert (await shell("sessions", "messages", session, "--json")).json == []
+
+
+async def test_a_key_made_on_the_command_line_works_until_it_is_revoked(shell: Shell) -> None:
+    """17, Y1: the key alone is on standard output."""
+    made = await shell("keys", "create", "--user", "carl", "--json")
+    theirs = Shell(shell.folder, shell.environment | {"AGENTLOOM_API_KEY": made.json["api_key"]})
+    assert (await theirs("sessions", "list", "--json")).code == 0
+    assert made.json["key_id"] in (await shell("keys", "list")).out
+    assert (await shell("keys", "revoke", made.json["key_id"])).code == 0
+    refused = await theirs("sessions", "list")
+    assert (refused.code, refused.out) == (4, "")
+    assert "AGENTLOOM_API_KEY" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("ask", "q"), 2, "--agent NAME or --session ID"),
+        (("ask", "--agent", "helper"), 2, "no text"),
+        (("ask", "--agent", "unknown", "q"), 4, "NOT_FOUND"),
+        (("ask", "--session", "x", "q"), 4, "session_id should be a valid UUID"),
+        (("say", "--session", str(UUID(int=0)), "q"), 4, "NOT_FOUND"),
+        (("publish", "gone.yaml"), 2, "can't be read"),
+        (("show", "request", str(UUID(int=0))), 4, "NOT_FOUND"),
+        (("watch", str(UUID(int=0))), 4, "NOT_FOUND"),
+    ],
+)
+async def test_a_mistake_gets_three_lines_and_its_exit_code(
+    shell: Shell, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    """17: what, why, next command; data only on standard output."""
+    ended = await shell(*arguments)
+    assert (ended.code, ended.out) == (code, "")
+    assert said in ended.err
+    assert len(ended.err.splitlines()) <= 3
+
+
+async def test_an_api_that_is_not_there_is_exit_code_3(tmp_path: Path) -> None:
+    """17: not reachable, or not known at all."""
+    nowhere = await Shell(tmp_path, {"AGENTLOOM_API": "http://127.0.0.1:1"})("sessions", "list")
+    assert (nowhere.code, nowhere.out) == (3, "")
+    unknown = await Shell(tmp_path, {})("sessions", "list")
+    assert (unknown.code, unknown.out) == (3, "")
+    assert "agentloom dev" in unknown.err
+
+
+async def test_the_running_dev_stack_of_the_folder_is_found(ann: Person, address: str, tmp_path: Path) -> None:
+    """17: without AGENTLOOM_API, and its key goes to no other address."""
+    (tmp_path / ".agentloom").mkdir()
+    (tmp_path / ".agentloom" / "dev.json").write_text(json.dumps({"api": address, "api_key": ann.key}))
+    assert (await Shell(tmp_path, {})("sessions", "list", "--json")).json == []
+    elsewhere = address.replace("127.0.0.1", "localhost")
+    assert (await Shell(tmp_path, {"AGENTLOOM_API": elsewhere})("sessions", "list")).code == 4
+
+
+async def test_completion_scripts_are_printed(tmp_path: Path) -> None:
+    """17."""
+    for shell_name in ("bash", "zsh", "fish"):
+        printed = await Shell(tmp_path, {})("completion", shell_name)
+        assert (printed.code, "agentloom" in printed.out) == (0, True)

@@ -1,0 +1,63 @@
+"""A Run's events as lines for a person."""
+
+from typing import Any
+
+import pytest
+
+from cli.following import describe, ending, exit_code, gauge, next_after
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        ({"type": "run_started", "execution_no": 1}, "started"),
+        ({"type": "run_started", "execution_no": 2}, "started again (execution 2)"),
+        (
+            {"type": "context_build", "loop": 4, "estimated": 6_160, "input_limit": 8_000},
+            "loop 4: request of [###############.....] 6160/8000 tokens (77%)",
+        ),
+        ({"type": "tools_started", "loop": 4, "count": 2}, "loop 4: tools read_file, list_files"),
+        ({"type": "run_ended", "status": "exhausted", "end_reason": "loops"}, "ended: loops"),
+        ({"type": "input_accepted"}, None),
+        ({"type": "something_of_a_later_version"}, None),
+    ],
+)
+def test_each_event_becomes_one_short_line_or_none(event: dict[str, Any], line: str | None) -> None:
+    """17: progress for people; an event of a later version disturbs nobody."""
+    names = ["read_file", "list_files"] if event["type"] == "tools_started" else []
+    assert describe(event, names) == line
+
+
+@pytest.mark.parametrize(
+    ("used", "limit", "bar"),
+    [(0, 10, "[....]"), (5, 10, "[##..]"), (10, 10, "[####]"), (25, 10, "[####]"), (1, 0, "[####]")],
+)
+def test_a_gauge_never_leaves_its_frame(used: int, limit: int, bar: str) -> None:
+    """17: a request over its budget, or a budget of nothing, is a full bar."""
+    assert gauge(used, limit, width=4).startswith(bar)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "helps"),
+    [
+        ("succeeded", 0, None),
+        ("failed", 1, "agentloom resume r"),
+        ("stopped", 1, "agentloom resume r"),
+        ("exhausted", 1, "agentloom show run r"),
+        ("timed_out", 1, "agentloom show run r"),
+    ],
+)
+def test_the_exit_code_and_the_next_command_follow_from_how_the_run_ended(
+    status: str, code: int, helps: str | None
+) -> None:
+    """17: 0 done, 1 the Run ended otherwise; only failed and stopped Runs can be resumed (S9)."""
+    run = {"run_id": "r", "status": status, "end_reason": "x", "error": None}
+    assert (exit_code(run), next_after(run)) == (code, helps)
+
+
+def test_an_end_without_success_says_why() -> None:
+    """17."""
+    run = {"run_id": "r", "status": "failed", "end_reason": "model_auth"}
+    assert ending(run | {"error": None}) == "run r failed (model_auth)"
+    error = {"code": "MODEL_FAILED", "message": "The model did not answer."}
+    assert ending(run | {"error": error}) == "run r failed: The model did not answer. (MODEL_FAILED)"
