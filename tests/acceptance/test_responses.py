@@ -1,7 +1,9 @@
 """What providers really answer (SPEC L1, A5; cases of kind provider-response)."""
 
+import itertools
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -122,7 +124,7 @@ def cut_in_characters() -> Reply:
     body = 'data: {"choices":[{"delta":{"content":"好🙂"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'.encode()
     first, second = body.index("好".encode()), body.index("🙂".encode())
     cuts = [0, first + 1, first + 2, second + 1, second + 2, len(body)]
-    return replies.raw(*(body[a:b] for a, b in zip(cuts, cuts[1:], strict=False)))
+    return replies.raw(*(body[a:b] for a, b in itertools.pairwise(cuts)))
 
 
 async def test_characters_cut_between_chunks_stay_whole(world: RunWorld) -> None:
@@ -142,12 +144,12 @@ async def test_a_stream_that_ends_inside_a_character_is_a_failed_attempt(world: 
 
 
 async def test_fragments_of_two_attempts_are_never_joined(world: RunWorld, tmp_path: Path) -> None:
-    """SPEC A5, L2, S6: a stream breaks after text and half a call; the first output is evidence, nothing is executed."""
+    """SPEC A5, L2: a stream breaks after text and half a call; nothing of it is executed or shown."""
     trace = tmp_path / "trace"
     await world.publish(tools=[python_tool("book", "side_effect")])
     half = json.dumps({"key": "a", "trace": str(trace)})[:20]
     function = {"name": "book", "arguments": half}
-    deltas = [
+    deltas: list[dict[str, Any]] = [
         {"content": "FRAGMENT"},
         {"tool_calls": [{"index": 0, "id": "c", "type": "function", "function": function}]},
     ]

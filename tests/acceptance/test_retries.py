@@ -6,6 +6,7 @@ import time
 import pytest
 
 from tests.support import replies
+from tests.support.model_server import ModelServer
 from tests.support.replies import Reply
 from tests.support.run_world import RunWorld
 
@@ -94,8 +95,6 @@ async def test_what_cannot_clear_is_asked_once(world: RunWorld, reply: Reply, re
 @pytest.mark.parametrize("status", [302, 307, 308])
 async def test_a_redirect_is_refused_and_the_key_stays_here(world: RunWorld, status: int) -> None:
     """Case C107, SPEC Y4: the other place never hears of it."""
-    from tests.support.model_server import ModelServer
-
     async with ModelServer(["never"]) as elsewhere:
         headers = (("location", f"{elsewhere.base_url}/chat/completions"),)
         world.model.add(replies.body(b"", status=status, headers=headers))

@@ -1,8 +1,12 @@
 """Batches of tool calls, as the model sees them (SPEC T2, T3, A4; cases of kind tool-pairing)."""
 
+import asyncio
+import re
 from pathlib import Path
 
 from tests.support import replies
+from tests.support.model_server import RecordedRequest
+from tests.support.replies import Reply
 from tests.support.run_tools import traced
 from tests.support.run_world import Json, RunWorld, python_tool
 
@@ -99,8 +103,6 @@ async def test_a_stop_inside_a_batch_leaves_a_session_that_works(world: RunWorld
 
 async def settled(world: RunWorld, run_id: str, tool: str) -> None:
     """Wait until the call of this tool has its result."""
-    import asyncio
-
     async with asyncio.timeout(20):
         while not any(one["name"] == tool and one["state"] == "accepted" for one in await world.operations(run_id)):
             await asyncio.sleep(0.01)
@@ -120,7 +122,9 @@ async def test_a_huge_result_is_stored_whole_shown_in_part_and_read_on_by_page(w
     """SPEC T5: head and tail with the ranges and a reference; reading on is a new call with a result of its own."""
     await world.publish(tools=["repeat"], model={"context_window": 200_000})
     world.model.add(replies.calls(("repeat", {"text": "0123456789", "times": 10_000})))
-    world.model.add(lambda request: replies.calls(("result_read", {"result_ref": result_ref(request.json["messages"])})))
+    world.model.add(
+        lambda request: replies.calls(("result_read", {"result_ref": result_ref(request.json["messages"])}))
+    )
     world.model.add("done")
     run = await world.ask()
     assert run["status"] == "succeeded"
@@ -134,10 +138,13 @@ async def test_a_huge_result_is_stored_whole_shown_in_part_and_read_on_by_page(w
     assert "0123456789" * 10_000 in str(raw)
 
 
+def reading_on(request: RecordedRequest) -> Reply:
+    """Asks for more of the last result."""
+    return replies.calls(("result_read", {"result_ref": result_ref(request.json["messages"])}))
+
+
 def result_ref(messages: list[Json]) -> str:
     """The reference in the last preview."""
-    import re
-
     found = re.search(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}", results(messages)[-1])
     assert found
     return found.group()

@@ -91,3 +91,8 @@ def fail() -> str:
 def fail_loudly(words: str) -> str:
     """Fail with these words."""
     raise ValueError(words)
+
+
+def half() -> str:
+    """Give half of a surrogate pair."""
+    return "temp \udcb0"
