@@ -9,7 +9,8 @@ AgentLoomError
 ├── RunFailedError          the Run ends with this code and an `end_reason`
 │   ├── ProtectedInputTooLargeError · WindowExceededError · CompactionFailedError
 │   ├── ModelContextLengthError · ModelFailedError · HookDeniedError · SourceFailedError
-│   └── LoopsExhaustedError · DeadlineExceededError · BudgetExhaustedError
+│   ├── LoopsExhaustedError · DeadlineExceededError · BudgetExhaustedError
+│   └── RunLostError
 ├── ModelCallError          one Attempt at a model failed; carries its retry posture
 ├── SupersededError         a late writer met a newer owner or an ended Run (SPEC R5)
 ├── CallIdsTakenError       a provider's call ids repeat in the Session (SPEC A4)
@@ -190,6 +191,12 @@ class DeadlineExceededError(RunFailedError):
     sentence = "The run used up its time."
     end_reason = "deadline"
     status = "timed_out"
+
+
+class RunLostError(RunFailedError):
+    code = "RUN_LOST"
+    sentence = "The workflow of this run is gone."
+    end_reason = "lost"
 
 
 class ModelCallError(AgentLoomError):

@@ -1,0 +1,120 @@
+"""Finds Runs that claim to be active while their workflow is gone, and ends them with the truth (SPEC S13).
+
+A Run is asked about once it has been silent for a while, and never while its start still waits to be sent. The end is
+the ordinary `finish_run`, fenced by execution number: a Run that has ended or gone on meanwhile stays as it is. An end
+is always committed before its workflow closes, so a Run that is still active after the question has lost its workflow.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import text
+
+from context.errors import RunLostError, SupersededError, UnavailableError
+from context.standing import Standing, Watch
+from context.steps import FinishRun
+from storage.commits.finish_run import finish_run
+from storage.database import fetch_all
+from storage.store import Store
+
+QUIET_S = 4.0  # a Run with a younger event is not asked about
+PAUSE_S = 2.0
+PAGE = 200  # Runs asked about in one round, at most
+AT_ONCE = 20
+
+SILENT = text("""
+    SELECT r.run_id, r.execution_no
+    FROM runs r LEFT JOIN run_events e ON e.run_id = r.run_id AND e.run_seq = r.event_head
+    WHERE r.status IN ('queued', 'running') AND r.run_id > :after
+      AND coalesce(e.at, r.created_at) < clock_timestamp() - make_interval(secs => :quiet)
+      AND NOT EXISTS (SELECT 1 FROM outbox o
+                      WHERE o.run_id = r.run_id AND o.kind = 'start' AND o.sent_at IS NULL
+                        AND (o.body ->> 'execution_no')::integer = r.execution_no)
+    ORDER BY r.run_id LIMIT :page
+""")
+
+HOW = {
+    "terminated": "The workflow of this run was terminated outside AgentLoom.",
+    "timed_out": "The workflow of this run reached a time limit set outside AgentLoom.",
+    "missing": "The workflow of this run no longer exists.",
+    "failed": "The workflow of this run failed before its end was recorded.",
+    "completed": "The workflow of this run closed before its end was recorded.",
+}
+START = UUID(int=0)
+
+
+@dataclass(frozen=True)
+class SilentRun:
+    """A Run that says it is active and has not been heard of for a while."""
+
+    run_id: UUID
+    execution_no: int
+
+
+async def silent_runs(store: Store, *, after: UUID = START, quiet_s: float = QUIET_S) -> list[SilentRun]:
+    """The next page of them, by id."""
+    async with store.reading() as connection:
+        rows = await fetch_all(connection, SILENT, after=after, quiet=quiet_s, page=PAGE)
+    return [SilentRun(**row) for row in rows]
+
+
+def truth(run: SilentRun, standing: Standing) -> FinishRun | None:
+    """The end that this standing of its workflow means for the Run, or None for none.
+
+    A cancelled workflow is a stop, whoever cancelled it (SPEC W2, W3a); everything else is a Run that was lost.
+    """
+    place = {"run_id": run.run_id, "execution_no": run.execution_no}
+    if standing == "open":
+        return None
+    if standing == "canceled":
+        return FinishRun(**place, status="stopped", end_reason="user_stop")
+    lost = RunLostError
+    return FinishRun(**place, status="failed", end_reason=lost.end_reason, code=lost.code, message=HOW[standing])
+
+
+class Reconciler:
+    """Goes round the silent Runs. Any number may run: an end is committed once."""
+
+    def __init__(self, store: Store, watch: Watch, *, quiet_s: float = QUIET_S, pause_s: float = PAUSE_S) -> None:
+        self._store = store
+        self._watch = watch
+        self._quiet_s = quiet_s
+        self._pause_s = pause_s
+        self._after = START
+        self._places = asyncio.Semaphore(AT_ONCE)
+
+    async def run(self) -> None:
+        """Round after round until cancelled. While database or Temporal are away, Runs wait."""
+        while True:
+            await self._round_if_reachable()
+            await asyncio.sleep(self._pause_s)
+
+    async def round(self) -> int:
+        """Ask about one page of silent Runs; how many were ended. Raises UnavailableError if the database is away."""
+        page = await silent_runs(self._store, after=self._after, quiet_s=self._quiet_s)
+        self._after = page[-1].run_id if len(page) == PAGE else START
+        ended = await asyncio.gather(*(self._look(run) for run in page))
+        return sum(ended)
+
+    async def _round_if_reachable(self) -> None:
+        try:
+            await self.round()
+        except UnavailableError:
+            return  # the next round asks again
+
+    async def _look(self, run: SilentRun) -> bool:
+        async with self._places:
+            try:
+                end = truth(run, await self._watch.standing(run.run_id, run.execution_no))
+                return end is not None and await self._end(end)
+            except UnavailableError:
+                return False
+
+    async def _end(self, end: FinishRun) -> bool:
+        """Whether this end now stands; a Run that went on or ended by itself keeps what it has."""
+        try:
+            finished = await finish_run(self._store, end)
+        except SupersededError:
+            return False
+        return finished.end_reason == end.end_reason

@@ -1,0 +1,53 @@
+"""Asks Temporal how the execution of a Run stands, for the reconciler (SPEC S13). Reads only; decides nothing."""
+
+from uuid import UUID
+
+from temporalio.api.errordetails.v1 import NotFoundFailure
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+from context.errors import UnavailableError
+from context.ids import run_workflow_id
+from context.standing import Standing
+from workflows.dispatch import EXECUTION_MEMO, RPC_TIMEOUT, UNREACHABLE
+
+CLOSED: dict[WorkflowExecutionStatus, Standing] = {
+    WorkflowExecutionStatus.COMPLETED: "completed",
+    WorkflowExecutionStatus.FAILED: "failed",
+    WorkflowExecutionStatus.CANCELED: "canceled",
+    WorkflowExecutionStatus.TERMINATED: "terminated",
+    WorkflowExecutionStatus.TIMED_OUT: "timed_out",
+}
+
+
+class TemporalWatch:
+    """The `Watch` of `context/standing.py` over a Temporal client."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def standing(self, run_id: UUID, execution_no: int) -> Standing:
+        """How this execution stands. Raises UnavailableError."""
+        handle = self._client.get_workflow_handle(run_workflow_id(run_id))
+        try:
+            found = await handle.describe(rpc_timeout=RPC_TIMEOUT)
+        except UNREACHABLE as error:
+            if is_no_such_workflow(error):
+                return "missing"
+            raise UnavailableError from None
+        return await _standing(found, execution_no)
+
+
+async def _standing(found: WorkflowExecutionDescription, execution_no: int) -> Standing:
+    """Whatever is open counts as life, and so does one that is being continued as new."""
+    if found.status not in CLOSED:
+        return "open"
+    newest = await found.memo_value(EXECUTION_MEMO, None)
+    return CLOSED[found.status] if newest == execution_no else "missing"
+
+
+def is_no_such_workflow(error: Exception) -> bool:
+    """Whether Temporal knows the namespace and not the workflow: only this is evidence that a workflow is gone."""
+    if not isinstance(error, RPCError) or error.status != RPCStatusCode.NOT_FOUND:
+        return False
+    return any(detail.Is(NotFoundFailure.DESCRIPTOR) for detail in error.grpc_status.details)
