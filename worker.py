@@ -34,6 +34,7 @@ from settings import PrivateAddresses, Settings, load_settings, use_app_dir
 from storage.for_release import StoredResults, secrets_of
 from storage.outbox import Relay
 from storage.payloads import Keys
+from storage.reconciling import Reconciler
 from storage.run_commits import RunCommits
 from storage.store import FaultPlan, Store
 from tools.builtin import Backends
@@ -41,6 +42,7 @@ from tools.mcp_servers import McpServers
 from tools.registry import Adapters, ToolBoxes
 from tools.release_tools import ReleaseTools
 from workflows.dispatch import TemporalSender
+from workflows.lost_runs import TemporalWatch
 from workflows.registry import WORKFLOWS, data_converter, sandbox
 
 # A worker that lost its cache, or died, gives its workflows up after this time instead of Temporal's ten seconds.
@@ -115,6 +117,13 @@ def build_worker(client: Client, store: Store, edges: Edges, *, task_queue: str,
     )
 
 
+async def keep_true(store: Store, client: Client, *, task_queue: str) -> None:
+    """What goes on beside the work until it is cancelled: intents are sent, and Runs without a workflow are ended."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(Relay(store, TemporalSender(client, task_queue=task_queue)).run())
+        group.create_task(Reconciler(store, TemporalWatch(client)).run())
+
+
 async def run_worker(settings: Settings, faults: FaultPlan | None = None) -> None:
     """Poll until SIGTERM or SIGINT; then finish or hand over what runs."""
     stop = asyncio.Event()
@@ -125,11 +134,10 @@ async def run_worker(settings: Settings, faults: FaultPlan | None = None) -> Non
     private = settings.allowed_private_addresses
     async with open_edges(store, private_addresses=private, work_dir=settings.work_dir) as edges:
         client = await connect()
-        relay = Relay(store, TemporalSender(client, task_queue=settings.task_queue))
-        relaying = asyncio.create_task(relay.run())
+        keeping = asyncio.create_task(keep_true(store, client, task_queue=settings.task_queue))
         async with build_worker(client, store, edges, task_queue=settings.task_queue):
-            await asyncio.wait([asyncio.create_task(stop.wait()), relaying], return_when=asyncio.FIRST_COMPLETED)
-        relaying.cancel()
+            await asyncio.wait([asyncio.create_task(stop.wait()), keeping], return_when=asyncio.FIRST_COMPLETED)
+        keeping.cancel()
     await store.aclose()
 
 

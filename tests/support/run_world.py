@@ -22,13 +22,11 @@ from api.app import build_app, reaching
 from api.wiring import ApiOptions
 from storage.commits.create_key import CreateKey, create_key
 from storage.commits.create_space_user import CreateSpaceUser, create_space_user
-from storage.outbox import Relay
 from storage.payloads import Keys
 from storage.store import FaultPlan, Store
 from tests.support.model_server import ModelServer, Scripted
 from tests.support.strict_chat import Dialect
-from worker import build_worker, open_edges
-from workflows.dispatch import TemporalSender
+from worker import build_worker, keep_true, open_edges
 from workflows.registry import data_converter
 
 Json = dict[str, Any]
@@ -62,16 +60,15 @@ class RunWorld:
 
     @asynccontextmanager
     async def worker(self, faults: FaultPlan | None = None, **options: Any) -> AsyncIterator[None]:
-        """A worker in this process with a store of its own, and the relay, put together as `worker.run_worker` does."""
+        """A worker in this process with a store of its own, put together as `worker.run_worker` does."""
         store = Store.open(self.servers.database_url, self.keys, pool_size=5, faults=faults)
-        sender = TemporalSender(self.temporal, task_queue=self.servers.task_queue)
         work_dir = self.servers.folder / "work"
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(store.aclose)
             edges = await stack.enter_async_context(open_edges(store, private_addresses="loopback", work_dir=work_dir))
-            relaying = asyncio.create_task(Relay(store, sender).run())
-            stack.callback(relaying.cancel)
             queue = self.servers.task_queue
+            keeping = asyncio.create_task(keep_true(store, self.temporal, task_queue=queue))
+            stack.callback(keeping.cancel)
             await stack.enter_async_context(build_worker(self.temporal, store, edges, task_queue=queue, **options))
             yield
 
