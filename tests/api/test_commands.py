@@ -156,3 +156,21 @@ async def test_completion_scripts_are_printed(tmp_path: Path) -> None:
     for shell_name in ("bash", "zsh", "fish"):
         printed = await Shell(tmp_path, {})("completion", shell_name)
         assert (printed.code, "agentloom" in printed.out) == (0, True)
+
+
+async def test_the_first_key_of_an_installation_is_made_in_the_database(
+    store: Store, address: str, tmp_path: Path
+) -> None:
+    """17, Y1: whoever holds the environment of the API can make an administrator."""
+    from base64 import b64encode
+
+    keys = store.payloads.vault._keys
+    environment = {
+        "DATABASE_URL": store.database.url,
+        "AGENTLOOM_MASTER_KEYS": f"k1:{b64encode(keys.master['k1']).decode()}",
+        "AGENTLOOM_INDEX_KEY": b64encode(keys.index).decode(),
+    }
+    made = await Shell(tmp_path, environment)("keys", "bootstrap")
+    assert (made.code, made.out[:3]) == (0, "al_")
+    reaching = Shell(tmp_path, {"AGENTLOOM_API": address, "AGENTLOOM_API_KEY": made.out.strip()})
+    assert (await reaching("keys", "list")).code == 0
