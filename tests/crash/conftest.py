@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.child_worker import WorkerNursery, WorkerPlace, place_for, worker_nursery
+from tests.support.child_worker import WorkerNursery, WorkerPlace, place_of, worker_nursery
 from tests.support.model_server import ModelServer
 from tests.support.run_world import RunWorld, Servers, running_world
 
@@ -34,14 +34,3 @@ async def world(servers: Servers) -> AsyncIterator[RunWorld]:
 def place(world: RunWorld) -> WorkerPlace:
     """Where the test's workers work."""
     return place_of(world)
-
-
-def place_of(world: RunWorld) -> WorkerPlace:
-    """Where the workers of this world work."""
-    return place_for(
-        database_url=world.servers.database_url,
-        temporal=world.servers.temporal,
-        task_queue=world.servers.task_queue,
-        keys=world.keys,
-        folder=world.servers.folder,
-    )

@@ -14,9 +14,8 @@ from stack import postgres, temporal
 from stack.children import ChildSpec, send, spawn
 from stack.ports import any_free_port
 from storage.migrate import upgrade
-from tests.crash.conftest import place_of
 from tests.support import replies
-from tests.support.child_worker import WorkerNursery
+from tests.support.child_worker import WorkerNursery, place_of
 from tests.support.model_server import ModelServer
 from tests.support.run_tools import traced
 from tests.support.run_world import RunWorld, Servers, python_tool, running_world

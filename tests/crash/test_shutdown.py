@@ -3,10 +3,9 @@
 import signal
 from pathlib import Path
 
-from tests.crash.conftest import place_of
 from tests.crash.test_tools_and_kills import until_exists
 from tests.support import replies
-from tests.support.child_worker import WorkerNursery
+from tests.support.child_worker import WorkerNursery, place_of
 from tests.support.faults import Fault
 from tests.support.run_tools import traced
 from tests.support.run_world import RunWorld, python_tool

@@ -1,12 +1,12 @@
 """What becomes of a tool whose process dies between its effect and the record of it (SPEC T4; case C084)."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from tests.crash.conftest import place_of
 from tests.support import replies
-from tests.support.child_worker import WorkerNursery
+from tests.support.child_worker import WorkerNursery, place_of
 from tests.support.faults import Fault
 from tests.support.run_tools import traced
 from tests.support.run_world import Json, RunWorld, python_tool
@@ -93,8 +93,6 @@ async def test_only_the_rest_of_a_batch_runs_after_a_kill_and_the_order_stays(
 
 
 async def until_exists(path: Path) -> None:
-    import asyncio
-
     async with asyncio.timeout(20):
         while not path.exists():
             await asyncio.sleep(0.01)

@@ -20,9 +20,9 @@ from typing import Any
 
 from process_logs import configure_logs
 from settings import load_settings
-from storage.payloads import Keys
 from tests.support.dev_stack import is_alive
 from tests.support.faults import Fault, Strikes
+from tests.support.run_world import RunWorld
 from worker import run_worker
 
 PR_SET_PDEATHSIG = 1
@@ -106,19 +106,20 @@ class WorkerPlace:
     log: Path
 
 
-def place_for(*, database_url: str, temporal: str, task_queue: str, keys: Keys, folder: Path) -> WorkerPlace:
-    """The environment of a worker that shares a world with the test."""
+def place_of(world: RunWorld) -> WorkerPlace:
+    """Where the workers of this world work: its servers, its keys, its folder."""
+    servers, keys = world.servers, world.keys
     ids = ",".join(f"{key_id}:{base64.b64encode(key).decode()}" for key_id, key in keys.master.items())
     environment = {
-        "DATABASE_URL": database_url,
-        "TEMPORAL_ADDRESS": temporal,
-        "AGENTLOOM_TASK_QUEUE": task_queue,
+        "DATABASE_URL": servers.database_url,
+        "TEMPORAL_ADDRESS": servers.temporal,
+        "AGENTLOOM_TASK_QUEUE": servers.task_queue,
         "AGENTLOOM_MASTER_KEYS": ids,
         "AGENTLOOM_INDEX_KEY": base64.b64encode(keys.index).decode(),
         "AGENTLOOM_MODE": "dev",
-        "AGENTLOOM_WORK_DIR": str(folder / "work"),
+        "AGENTLOOM_WORK_DIR": str(servers.folder / "work"),
     }
-    return WorkerPlace(environment, folder / "worker.log")
+    return WorkerPlace(environment, servers.folder / "worker.log")
 
 
 @contextmanager
