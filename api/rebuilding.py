@@ -43,7 +43,7 @@ class Rebuilding:
         """
         request = await self._requests.load(operation_id)
         model = await self._model(request.release_id)
-        body = model.body(await self._requests.messages(request.view_id, 0, request.view_length))
+        body = model.body(request.new)
         digest = hashlib.sha256(body)
         if request.request_hash is not None and request.request_hash != digest.digest():
             raise CorruptPayloadError("The rebuilt request is not the one that was sent.")

@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from context.inputs import MAX_CHARS
 from context.policy import AgentDefinition, Name, Release
@@ -28,14 +28,6 @@ Title = Annotated[
     str, Field(min_length=1, max_length=500, json_schema_extra={"pattern": r"\S"}), AfterValidator(_not_blank)
 ]
 ClientKey = Annotated[str, Field(min_length=1, max_length=200)]
-
-
-def _whole(value: object) -> object:
-    """JSON has one kind of number: 255.0 is an integer."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-TokenCount = Annotated[int, Field(gt=0, le=100_000_000), BeforeValidator(_whole)]
 
 
 class Wanted(BaseModel):
@@ -369,87 +361,3 @@ class ManifestEntry(Answer):
 
 class ManifestList(Page):
     items: list[ManifestEntry]
-
-
-# --- connections, people, usage --------------------------------------------------------------------------------------
-
-
-class KnownModel(Wanted):
-    id: str = Field(min_length=1, max_length=200)
-    context_window: TokenCount | None = None
-    max_output_tokens: TokenCount | None = None
-
-
-class ConnectionSettings(Wanted):
-    """A connection but for its name. Without `api_key` a stored key is kept if provider and address stay the same."""
-
-    provider: Literal["openai", "deepseek", "openai_compatible", "demo", "tool"]
-    base_url: str | None = Field(None, max_length=2_000, pattern=r"^https?://\S+$")
-    api_key: str | None = Field(None, min_length=1, max_length=10_000, json_schema_extra={"writeOnly": True})
-    models: Annotated[list[KnownModel], Field(max_length=1_000)] | None = None
-
-
-class NewConnection(ConnectionSettings):
-    name: Name
-
-
-class ConnectionModel(Answer):
-    id: str
-    context_window: int | None
-    max_output_tokens: int | None
-    source: Literal["provider", "official_manifest", "platform_default", "manual"]
-
-
-class ConnectionEntry(Answer):
-    name: str
-    provider: str
-    base_url: str | None
-    has_key: bool
-    models: list[ConnectionModel]
-
-
-class ConnectionList(Page):
-    items: list[ConnectionEntry]
-
-
-UserRole = Literal["admin", "member", "auditor"]
-
-
-class CreateUser(Wanted):
-    name: Name
-    role: UserRole = "member"
-
-
-class UserEntry(Answer):
-    user_id: UUID
-    name: str
-    role: UserRole
-    created_at: datetime
-
-
-class UserList(Page):
-    items: list[UserEntry]
-
-
-class CreateKey(Wanted):
-    user: Name | None = Field(None, description="Name of the user; your own if left out.")
-
-
-class CreatedKey(Answer):
-    """The only answer that ever shows the key."""
-
-    key_id: UUID
-    user_id: UUID
-    api_key: str
-
-
-class KeyEntry(Answer):
-    key_id: UUID
-    user_id: UUID
-    hint: str
-    created_at: datetime
-    revoked_at: datetime | None
-
-
-class KeyList(Page):
-    items: list[KeyEntry]

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from fastapi import Path, Response
 
+from api.admin_schemas import ConnectionEntry, ConnectionList, ConnectionSettings, NewConnection
 from api.auth import Admin, Caller
 from api.openapi import refusals, router
-from api.schemas import ConnectionEntry, ConnectionList, ConnectionSettings, NewConnection
 from api.wiring import Wired
 from storage import reads
 from storage.commits import delete_connection as deleting

@@ -5,10 +5,11 @@ from uuid import UUID
 
 from fastapi import Request, Response
 
+from api.admin_schemas import CreatedKey, CreateKey, CreateUser, KeyList, UserEntry, UserList
 from api.auth import Admin, Caller
 from api.openapi import refusals, router
 from api.paging import Cursor, Limit
-from api.schemas import CreatedKey, CreateKey, CreateUser, KeyList, UsageTotals, UserEntry, UserList
+from api.schemas import UsageTotals
 from api.wiring import Services, Wired
 from storage import reads
 from storage.commits import create_key as keying
