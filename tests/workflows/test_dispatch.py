@@ -1,0 +1,122 @@
+"""Carrying intents to a real Temporal server: what each becomes, and that none does harm twice (SPEC W7, W3a)."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from uuid import UUID, uuid4
+
+import pytest
+from temporalio import workflow
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.exceptions import CancelledError
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from context.errors import UnavailableError
+from context.intents import CancelRun, SignalSupplement, StartRun
+from workflows.dispatch import TemporalSender
+from workflows.names import RUN_WORKFLOW, STATE_QUERY, SUPPLEMENT_SIGNAL
+from workflows.registry import data_converter
+from workflows.run_types import RunInput
+
+
+@workflow.defn(name=RUN_WORKFLOW)
+class WaitingRun:
+    """Stands in for a Run: remembers the inputs it was told of and waits to be cancelled."""
+
+    def __init__(self) -> None:
+        self._told: list[str] = []
+
+    @workflow.run
+    async def run(self, started: RunInput) -> None:
+        await workflow.wait_condition(lambda: False)
+
+    @workflow.signal(name=SUPPLEMENT_SIGNAL)
+    def supplement(self, input_id: str, input_seq: int) -> None:
+        self._told.append(f"{input_seq} {input_id}")
+
+    @workflow.query(name=STATE_QUERY)
+    def state(self) -> list[str]:
+        return self._told
+
+
+@pytest.fixture
+async def client(temporal_address: str) -> Client:
+    return await Client.connect(temporal_address, data_converter=data_converter())
+
+
+@pytest.fixture
+async def sender(client: Client, task_queue: str) -> AsyncIterator[TemporalSender]:
+    async with Worker(
+        client, task_queue=task_queue, workflows=[WaitingRun], workflow_runner=UnsandboxedWorkflowRunner()
+    ):
+        yield TemporalSender(client, task_queue=task_queue)
+
+
+@pytest.fixture
+def start() -> StartRun:
+    return StartRun(uuid4(), 1, uuid4(), "helper", uuid4())
+
+
+async def test_a_start_sent_twice_starts_one_execution_that_can_be_found(
+    client: Client, sender: TemporalSender, start: StartRun
+) -> None:
+    """W7, W3: search attributes name session, agent and release."""
+    assert await sender.start(start) == "sent"
+    first = await client.get_workflow_handle(start.workflow_id).describe()
+    assert await sender.start(start) == "sent"
+    assert (await client.get_workflow_handle(start.workflow_id).describe()).run_id == first.run_id
+    assert {pair.key.name: pair.value for pair in first.typed_search_attributes} == {
+        "AgentLoomSession": str(start.session_id),
+        "AgentLoomAgent": "helper",
+        "AgentLoomRelease": str(start.release_id),
+    }
+
+
+async def test_the_next_execution_waits_until_the_one_before_has_closed(
+    client: Client, sender: TemporalSender, start: StartRun
+) -> None:
+    """W3a: a resume is a new execution under the same id; the old one may still be closing."""
+    assert await sender.start(start) == "sent"
+    resumed = replace(start, execution_no=2)
+    assert await sender.start(resumed) == "closing"
+    assert await sender.cancel(CancelRun(start.run_id, 1)) == "sent"
+    with pytest.raises(WorkflowFailureError) as ended:
+        await client.get_workflow_handle(start.workflow_id).result()
+    assert isinstance(ended.value.cause, CancelledError)
+    assert await sender.start(resumed) == "sent"
+
+
+async def test_a_late_cancellation_does_not_hit_the_execution_that_was_resumed(
+    client: Client, sender: TemporalSender, start: StartRun
+) -> None:
+    """S8, W7: the relay may send an old stop after the resume."""
+    assert await sender.start(replace(start, execution_no=2)) == "sent"
+    assert await sender.cancel(CancelRun(start.run_id, 1)) == "gone"
+    found = await client.get_workflow_handle(start.workflow_id).describe()
+    assert found.status == WorkflowExecutionStatus.RUNNING
+
+
+async def test_a_supplement_reaches_the_open_execution_and_nothing_else(
+    client: Client, sender: TemporalSender, start: StartRun
+) -> None:
+    """S4: an id-only nudge."""
+    told = SignalSupplement(start.run_id, UUID(int=7), 2)
+    assert await sender.signal(told) == "gone"
+    assert await sender.cancel(CancelRun(start.run_id, 1)) == "gone"
+    await sender.start(start)
+    assert await sender.signal(told) == "sent"
+    assert await client.get_workflow_handle(start.workflow_id).query(STATE_QUERY) == [f"2 {UUID(int=7)}"]
+
+
+async def test_a_server_that_is_away_is_one_error_without_foreign_text(start: StartRun) -> None:
+    """W7, Y6: whatever was committed is sent later."""
+    client = await Client.connect("127.0.0.1:1", lazy=True, data_converter=data_converter())
+    away = TemporalSender(client, task_queue="nobody")
+    for send in (
+        away.start(start),
+        away.signal(SignalSupplement(start.run_id, UUID(int=7), 2)),
+        away.cancel(CancelRun(start.run_id, 1)),
+    ):
+        with pytest.raises(UnavailableError) as caught:
+            await send
+        assert caught.value.message == UnavailableError.sentence
+        assert caught.value.__cause__ is None
