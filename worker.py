@@ -17,6 +17,7 @@ from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
 from temporalio.worker import Worker
 
+from activities.batches import BatchActivities
 from activities.model_calls import ModelCallActivities
 from activities.releases import Releases
 from activities.requests import RequestActivities
@@ -95,7 +96,9 @@ def build_activities(store: Store, edges: Edges) -> Sequence[Any]:
     releases = Releases(commits, build_model=build_model, build_tools=build_tools)
     runs, requests = RunActivities(commits, releases), RequestActivities(commits, releases)
     models, tools = ModelCallActivities(commits, releases), ToolCallActivities(commits, releases)
-    return [runs.open_run, runs.finish_run, requests.prepare_request, models.call_model, tools.call_tool]
+    batches = BatchActivities(commits, releases, tools)
+    steps = [requests.prepare_request, batches.settle_and_prepare, models.call_model, tools.call_tool]
+    return [runs.open_run, *steps, runs.finish_run]
 
 
 def build_worker(client: Client, store: Store, edges: Edges, *, task_queue: str, **options: Any) -> Worker:

@@ -1,6 +1,7 @@
 """From a model's answer to what will be stored of it: message, decision, planned calls, token counts."""
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from activities.releases import Kit
@@ -26,14 +27,17 @@ if TYPE_CHECKING:
 LARGE = 20_000  # characters from which counting leaves the event loop, whose heartbeats must go on
 
 
+@dataclass(frozen=True)
+class Tried:
+    """Which try brought the answer, and the SHA-256 of the body it was made with."""
+
+    execution_no: int
+    attempt_no: int
+    request_hash: bytes
+
+
 async def accepted_answer(
-    kit: Kit,
-    request: "FrozenRequest",
-    answer: ModelAnswered,
-    *,
-    execution_no: int,
-    attempt_no: int,
-    taken: frozenset[str],
+    kit: Kit, request: "FrozenRequest", answer: ModelAnswered, tried: Tried, *, taken: frozenset[str]
 ) -> AcceptModel:
     """Everything that `accept_model` stores. `taken` are provider ids that the Session has seen before."""
     counter, limits = kit.model.counter, kit.release.definition.limits
@@ -47,8 +51,9 @@ async def accepted_answer(
     return AcceptModel(
         context_id=request.context_id,
         operation_id=request.operation_id,
-        execution_no=execution_no,
-        attempt_no=attempt_no,
+        execution_no=tried.execution_no,
+        attempt_no=tried.attempt_no,
+        request_hash=tried.request_hash,
         loop=request.loop_no,
         decision=decision,
         reply=answer.reply,

@@ -9,11 +9,11 @@ from uuid import UUID
 
 from temporalio import activity
 
-from activities.answers import accepted_answer
+from activities.answers import Tried, accepted_answer
 from activities.failures import translated, try_again, until_stored
 from activities.heartbeat import heartbeating
 from activities.releases import Kit, Releases
-from context.errors import CallIdsTakenError, ModelContextLengthError, ModelFailedError
+from context.errors import CallIdsTakenError, ModelContextLengthError, ModelFailedError, SupersededError
 from context.steps import (
     BeginAttempt,
     Begun,
@@ -36,6 +36,9 @@ class CallModel(Step):
     """Calls the model for a frozen request. `deadline_at` is when the Run's time is used up, in seconds since 1970."""
 
     operation_id: UUID
+    release_id: UUID
+    view_id: UUID
+    view_length: int
     execution_no: int
     deadline_at: float | None = None
 
@@ -51,32 +54,35 @@ class ModelCallActivities:
     async def call_model(self, call: CallModel) -> ModelVerdict:
         """One model call, from its frozen request to its verdict. A settled one is not made again."""
         async with translated(), heartbeating():
-            request = await self._commits.frozen_request(call.operation_id)
+            request = await self._request(call)
             kit = await self._releases.kit(request.release_id)
-            body, digest = await self._body(kit, request)
-            begun = await self._begin(call, digest)
+            if request.verdict or request.stopping:
+                return _standing(request)
+            body, digest = kit.model.grown_body(request.view_id, request.view_length, request.start, request.new)
+            begun = await self._permit(call, request, digest)
             if isinstance(begun, ModelVerdict):
                 return begun
             answer = await kit.model.complete(body, on_first_output=lambda: self._first_output(request, begun))
             if isinstance(answer, ModelBroke):
-                return await self._failed(kit, call, begun, answer)
-            return await self._accept(kit, call, request, begun, answer)
+                return await self._failed(kit, call, begun, answer, digest)
+            return await self._accept(kit, call, request, begun, answer, digest)
 
-    async def _body(self, kit: Kit, request: "FrozenRequest") -> tuple[bytes, bytes]:
-        """The wire body and its hash. Only what this process has not sent before is read."""
-        view_id, length = request.view_id, request.view_length
-        known = kit.model.known_length(view_id)
-        start = known if known <= length else 0
-        return kit.model.grown_body(view_id, length, await self._commits.messages(view_id, start, length))
+    async def _request(self, call: CallModel) -> "FrozenRequest":
+        """The frozen request, with those messages that this process does not have in wire form yet."""
+        kit = await self._releases.kit(call.release_id)
+        start = kit.model.known_length(call.view_id, call.view_length)
+        return await self._commits.frozen_request(call.operation_id, execution_no=call.execution_no, start=start)
 
-    async def _begin(self, call: CallModel, digest: bytes) -> Begun | ModelVerdict:
+    async def _permit(self, call: CallModel, request: "FrozenRequest", digest: bytes) -> Begun | ModelVerdict:
+        """The first try has its permit from the preparation; each further one is committed before it is made."""
+        if activity.info().attempt == 1 and request.attempts == 1 and request.state == "calling" and request.owned:
+            return Begun(attempt_no=1, interrupted=False)
         begun = await self._commits.begin_attempt(BeginAttempt(call.operation_id, call.execution_no, digest))
         if isinstance(begun, Begun):
             return begun
         if isinstance(begun, Stopping):
             return ModelVerdict(kind="stopping")
-        settled = await self._commits.frozen_request(call.operation_id)
-        return ModelVerdict.model_validate(settled.verdict)
+        return _standing(await self._commits.frozen_request(call.operation_id, execution_no=call.execution_no))
 
     async def _first_output(self, request: "FrozenRequest", begun: Begun) -> None:
         """Evidence first, while the stream goes on; without waiting inputs it can come with the result."""
@@ -85,18 +91,18 @@ class ModelCallActivities:
             await until_stored(lambda: self._commits.record_first_output(evidence))
 
     async def _accept(
-        self, kit: Kit, call: CallModel, request: "FrozenRequest", begun: Begun, answer: ModelAnswered
+        self, kit: Kit, call: CallModel, request: "FrozenRequest", begun: Begun, answer: ModelAnswered, digest: bytes
     ) -> ModelVerdict:
-        numbers = {"execution_no": call.execution_no, "attempt_no": begun.attempt_no}
-        accepted = await accepted_answer(kit, request, answer, **numbers, taken=frozenset())
+        tried = Tried(call.execution_no, begun.attempt_no, digest)
+        accepted = await accepted_answer(kit, request, answer, tried, taken=frozenset())
         await self._commits.reach("call_model.answered")
         try:
             return await until_stored(lambda: self._commits.accept_model(accepted))
         except CallIdsTakenError as repeated:
-            renamed = await accepted_answer(kit, request, answer, **numbers, taken=repeated.taken)
+            renamed = await accepted_answer(kit, request, answer, tried, taken=repeated.taken)
             return await until_stored(lambda: self._commits.accept_model(renamed))
 
-    async def _failed(self, kit: Kit, call: CallModel, begun: Begun, broke: ModelBroke) -> ModelVerdict:
+    async def _failed(self, kit: Kit, call: CallModel, begun: Begun, broke: ModelBroke, digest: bytes) -> ModelVerdict:
         """Store the failure; then either another try, or the end of the Operation."""
         before = await until_stored(lambda: self._commits.failures(call.operation_id))
         policy = kit.release.definition.model.retry
@@ -108,6 +114,7 @@ class ModelCallActivities:
         failed = FailAttempt(
             operation_id=call.operation_id,
             attempt_no=begun.attempt_no,
+            request_hash=digest,
             code=ModelFailedError.code,
             reason=broke.reason,
             status=broke.status,
@@ -118,6 +125,15 @@ class ModelCallActivities:
         if verdict is None:
             raise try_again(broke, before.count)
         return verdict
+
+
+def _standing(request: "FrozenRequest") -> ModelVerdict:
+    """What stands already: the verdict of a settled call, or a recorded stop."""
+    if request.verdict:
+        return ModelVerdict.model_validate(request.verdict)
+    if request.stopping:
+        return ModelVerdict(kind="stopping")
+    raise SupersededError
 
 
 def _failure(broke: ModelBroke) -> ModelVerdict:

@@ -13,6 +13,7 @@ from activities.answers import counted
 from activities.failures import translated, try_again, until_stored
 from activities.heartbeat import heartbeating
 from activities.releases import Kit, Releases
+from context.errors import SupersededError
 from context.messages import ChatMessage, ResultStatus
 from context.steps import (
     BeginAttempt,
@@ -65,31 +66,59 @@ class ToolCallActivities:
                     return ToolVerdict(kind="stopping")
                 case (begun, facts):
                     kit = await self._releases.kit(facts.release_id)
-                    await self._settle(kit, call, facts, begun)
+                    await self.settle(kit, facts, execution_no=call.execution_no, begun=begun)
             return ToolVerdict(kind="settled")
 
-    async def _settle(self, kit: Kit, call: CallTool, facts: ToolCallFacts, begun: Begun) -> None:
-        if begun.interrupted and not kit.tools.may_repeat_unknown(facts.name):
-            await self._record(kit, call, facts, begun, state="unknown", content=UNKNOWN, status="unknown")
+    async def settle(self, kit: Kit, facts: ToolCallFacts, *, execution_no: int, begun: Begun | None) -> None:
+        """Make a call and store what came of it; `begun` is None for a harmless one that needs no attempt before."""
+        record = _Recording(self._commits, kit, facts, execution_no, begun)
+        if begun and begun.interrupted and not kit.tools.may_repeat_unknown(facts.name):
+            await record.unknown()
             return
-        outcome = await kit.tools.call(facts, attempt=begun.attempt_no, on_progress=_nothing)
+        attempt_no = begun.attempt_no if begun else 1
+        outcome = await kit.tools.call(facts, attempt=attempt_no, on_progress=_nothing)
         await self._commits.reach("call_tool.answered")
         if isinstance(outcome, ToolAnswered):
-            status: ResultStatus | None = "error" if outcome.failed else None
-            await self._record(
-                kit, call, facts, begun, state="accepted", content=outcome.content, status=status, answer=outcome
-            )
-        elif outcome.may_repeat and begun.attempt_no < MOST_TRIES:
-            await self._note(begun, call)
-            raise try_again(outcome, begun.attempt_no - 1)
+            await record.answered(outcome)
+        elif begun and outcome.may_repeat and attempt_no < MOST_TRIES:
+            await record.failed_try(begun)
+            raise try_again(outcome, attempt_no - 1)
+        elif outcome.may_have_run and not outcome.may_repeat:
+            await record.unknown()
         else:
-            await self._lose(kit, call, facts, begun, outcome)
+            await record.lost(outcome)
 
-    async def _note(self, begun: Begun, call: CallTool) -> None:
+
+class _Recording:
+    """Stores how one call ended."""
+
+    def __init__(
+        self, commits: "RunCommits", kit: Kit, facts: ToolCallFacts, execution_no: int, begun: Begun | None
+    ) -> None:
+        self._commits = commits
+        self._kit = kit
+        self._facts = facts
+        self._execution_no = execution_no
+        self._begun = begun
+
+    async def answered(self, answer: ToolAnswered) -> None:
+        """The tool's own word, good or bad."""
+        await self._record("accepted", answer.content, "error" if answer.failed else None, answer)
+
+    async def unknown(self) -> None:
+        """The effect may have happened; nobody knows, and nobody tries again (SPEC T4)."""
+        await self._record("unknown", UNKNOWN, "unknown")
+
+    async def lost(self, lost: ToolLost) -> None:
+        """No further try: the model is told that the tool could not be asked."""
+        await self._record("failed", lost.content, "error")
+
+    async def failed_try(self, begun: Begun) -> None:
         """This try is over and known to be: the next one must not take it for an interrupted one."""
         failed = FailAttempt(
-            operation_id=call.operation_id,
+            operation_id=self._facts.operation_id,
             attempt_no=begun.attempt_no,
+            request_hash=None,
             code="TOOL_UNAVAILABLE",
             reason="unavailable",
             status=0,
@@ -97,40 +126,29 @@ class ToolCallActivities:
         )
         await until_stored(lambda: self._commits.fail_attempt(failed))
 
-    async def _lose(self, kit: Kit, call: CallTool, facts: ToolCallFacts, begun: Begun, lost: ToolLost) -> None:
-        """No further try: an effect that may have happened is unknown, everything else is an error to be told."""
-        if lost.may_have_run and not lost.may_repeat:
-            await self._record(kit, call, facts, begun, state="unknown", content=UNKNOWN, status="unknown")
-        else:
-            await self._record(kit, call, facts, begun, state="failed", content=lost.content, status="error")
-
     async def _record(
         self,
-        kit: Kit,
-        call: CallTool,
-        facts: ToolCallFacts,
-        begun: Begun,
-        *,
         state: Literal["accepted", "failed", "unknown"],
         content: str,
         status: ResultStatus | None,
         answer: ToolAnswered | None = None,
     ) -> None:
+        facts, counter = self._facts, self._kit.model.counter
         message = ChatMessage(role="tool", content=content, tool_call_id=facts.call_id, name=facts.name, status=status)
         result = RecordToolResult(
-            operation_id=call.operation_id,
-            run_id=facts.run_id,
-            execution_no=call.execution_no,
-            attempt_no=begun.attempt_no,
+            operation_id=facts.operation_id,
+            execution_no=self._execution_no,
+            attempt_no=self._begun.attempt_no if self._begun else None,
             state=state,
             status=status,
             raw=Content(answer.raw) if answer else None,
-            message=await counted(kit.model.counter, message),
-            estimator_id=kit.model.counter.estimator_id,
+            message=await counted(counter, message),
+            estimator_id=counter.estimator_id,
             whole=Content(answer.whole.encode()) if answer and answer.whole is not None else None,
             artifacts=tuple((kind, Content(body)) for kind, body in answer.artifacts) if answer else (),
         )
-        await until_stored(lambda: self._commits.record_tool_result(result))
+        if not await until_stored(lambda: self._commits.record_tool_result(result)):
+            raise SupersededError
 
 
 def _nothing() -> None:

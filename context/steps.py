@@ -90,7 +90,10 @@ class PreparedRequest(Step):
     estimated: int
     input_limit: int
     supplements: int
+    view_id: UUID | None = None
+    view_length: int = 0
     refused: str | None = None
+    stopping: bool = False
 
 
 @dataclass(frozen=True)
@@ -155,6 +158,7 @@ class FailAttempt:
 
     operation_id: UUID
     attempt_no: int
+    request_hash: bytes | None
     code: str
     reason: str
     status: int
@@ -239,6 +243,7 @@ class AcceptModel:
     attempt_no: int
     loop: int
     decision: Decision
+    request_hash: bytes
     reply: ModelReply = field(repr=False)
     raw: Content
     record: Content
@@ -255,7 +260,10 @@ class AcceptModel:
 
 @dataclass(frozen=True)
 class ToolCallFacts:
-    """What a tool activity needs to know of its Operation. `arguments` are those the model wrote."""
+    """What a tool activity needs to know of its Operation. `arguments` are those the model wrote.
+
+    `ordinal` is its place in the batch.
+    """
 
     operation_id: UUID
     session_id: UUID
@@ -268,12 +276,15 @@ class ToolCallFacts:
 
 @dataclass(frozen=True)
 class RecordToolResult:
-    """The result of attempt `attempt_no`. `status` is None for plain success, as in a message."""
+    """The result of attempt `attempt_no`. `status` is None for plain success, as in a message.
+
+    `attempt_no` is None for a harmless call made beside the workflow: its one try is written down with its result,
+    and need not reach the disk before what follows does.
+    """
 
     operation_id: UUID
-    run_id: UUID
     execution_no: int
-    attempt_no: int
+    attempt_no: int | None
     state: Literal["accepted", "failed", "unknown"]
     status: str | None
     raw: Content | None

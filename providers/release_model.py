@@ -72,21 +72,21 @@ class ReleaseModel:
         whole.extend(messages)
         return whole.body(self._fields)[0]
 
-    def known_length(self, view_id: UUID) -> int:
-        """How many messages of a view this process has in wire form already."""
-        return known.length if (known := self._lists.get(view_id)) else 0
+    def known_length(self, view_id: UUID, length: int) -> int:
+        """How many of a view's first `length` messages this process has in wire form already."""
+        known = self._lists.get(view_id)
+        return known.length if known and known.length <= length else 0
 
-    def grown_body(self, view_id: UUID, length: int, new: Sequence[ChatMessage]) -> tuple[bytes, bytes]:
+    def grown_body(self, view_id: UUID, length: int, start: int, new: Sequence[ChatMessage]) -> tuple[bytes, bytes]:
         """The body, and its SHA-256, of a request that is the first `length` messages of a view.
 
-        `new` are those from `known_length` on; a view that is known beyond `length` is given whole instead.
+        `new` are those from `start` on. Raises CorruptPayloadError if they do not add up to what was frozen.
         """
-        grown = self._lists.get(view_id)
-        if grown is None or grown.length > length:
-            grown = self._new_list()
-        grown.extend(new)
-        if grown.length != length:
+        known = self._lists.get(view_id)
+        grown = known if known and start and known.length == start else self._new_list()
+        if grown.length != start or start + len(new) != length:
             raise CorruptPayloadError("The list of a request does not have the length that was frozen.")
+        grown.extend(new)
         self._lists[view_id] = grown
         self._lists.move_to_end(view_id)
         while len(self._lists) > _KEPT_LISTS:

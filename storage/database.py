@@ -81,7 +81,7 @@ class Database:
             yield connection
 
     async def _living(self, closing: AsyncExitStack) -> AsyncConnection:
-        """A connection from the pool. Statements go past SQLAlchemy, so it does not see which ones the server closed."""
+        """A connection from the pool. Statements go past SQLAlchemy, so it does not see which ones were closed."""
         while True:
             connection = await closing.enter_async_context(self.engine.connect())
             if not driver_of(connection).is_closed():

@@ -2,7 +2,6 @@
 
 from uuid import UUID
 
-from context.messages import ChatMessage
 from context.policy import Release
 from context.steps import (
     AcceptModel,
@@ -24,6 +23,7 @@ from context.steps import (
     Stopping,
     ToolCallFacts,
 )
+from storage.batches import BatchCalls, batch_calls
 from storage.commits.accept_model import accept_model
 from storage.commits.begin_attempt import begin_attempt, begin_tool_call
 from storage.commits.fail_attempt import fail_attempt, failures
@@ -57,11 +57,8 @@ class RunCommits:
     async def prepare_request(self, request: PrepareRequest, terms: RequestTerms) -> PreparedRequest:
         return await prepare_request(self._store, request, terms)
 
-    async def frozen_request(self, operation_id: UUID) -> FrozenRequest:
-        return await self._requests.load(operation_id)
-
-    async def messages(self, view_id: UUID, start: int, length: int) -> list[ChatMessage]:
-        return await self._requests.messages(view_id, start, length)
+    async def frozen_request(self, operation_id: UUID, *, execution_no: int, start: int = 0) -> FrozenRequest:
+        return await self._requests.load(operation_id, execution_no=execution_no, start=start)
 
     async def begin_attempt(self, request: BeginAttempt) -> Begun | Settled | Stopping:
         return await begin_attempt(self._store, request)
@@ -80,6 +77,9 @@ class RunCommits:
 
     async def begin_tool_call(self, request: BeginAttempt) -> tuple[Begun, ToolCallFacts] | Settled | Stopping:
         return await begin_tool_call(self._store, request)
+
+    async def batch_calls(self, batch_id: UUID, execution_no: int) -> BatchCalls:
+        return await batch_calls(self._store, batch_id, execution_no)
 
     async def record_tool_result(self, request: RecordToolResult) -> bool:
         return await record_tool_result(self._store, request)

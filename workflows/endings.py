@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from temporalio.exceptions import ApplicationError
+
 from context.errors import (
     BudgetExhaustedError,
     DeadlineExceededError,
@@ -65,6 +67,13 @@ def refused(prepared: PreparedRequest) -> Ending:
     return because(
         error, estimated_input_tokens=prepared.estimated, input_limit=prepared.input_limit, phase="preparing"
     )
+
+
+def broken_down(error: BaseException) -> Ending:
+    """A step failed for a reason of ours; the Run ends and says which, instead of staying open."""
+    cause = error.__cause__
+    code = cause.type if isinstance(cause, ApplicationError) and cause.type else "INTERNAL"
+    return Ending("failed", "internal", code, "A step of the run failed inside AgentLoom; the worker's log has more.")
 
 
 def no_answer(verdict: ModelVerdict) -> Ending:

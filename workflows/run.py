@@ -16,13 +16,14 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 from activities.model_calls import CallModel
 from activities.runs import RunTerms
 from context.ids import model_operation_id
-from context.steps import FinishedRun, ModelVerdict, PreparedRequest, PrepareRequest
+from context.steps import FinishedRun, ModelVerdict, PreparedRequest, PrepareRequest, ToolPlan
 from workflows import loop as steps
 from workflows.endings import (
     ANSWERED,
     STOPPED,
     Ending,
     RunEnds,
+    broken_down,
     no_answer,
     out_of_loops,
     out_of_time,
@@ -54,9 +55,8 @@ class RunWorkflow:
         try:
             finished = await self._in_time(work)
         except (asyncio.CancelledError, ActivityError) as error:
-            if not is_cancelled_exception(error):
-                raise
-            finished = await self._end(work, STOPPED)
+            ending = STOPPED if is_cancelled_exception(error) else broken_down(error)
+            finished = await self._end(work, ending)
         except RunEnds as end:
             finished = await self._end(work, end.ending)
         return await self._close(finished)
@@ -94,7 +94,7 @@ class RunWorkflow:
             self._take(terms)
             if terms.opened.answered:
                 return await self._finish(ANSWERED)
-            await self._run_tools(ModelVerdict(kind="tools", tools=terms.unsettled))
+            await self._run_tools(terms.unsettled)
         while True:
             verdict = await self._call_model(await self._prepare())
             finished = await self._follow(verdict)
@@ -126,10 +126,16 @@ class RunWorkflow:
             raise RunEnds(out_of_loops(state.max_loops))
         operation_id = model_operation_id(self._start.run_id, "root", state.loop + 1)
         self._move(phase="preparing", loop=state.loop + 1, operation_id=operation_id)
-        prepared = await steps.prepare(self._request(operation_id))
+        request = self._request(operation_id)
+        if state.harmless:
+            prepared = await steps.settle_and_prepare(request, state.harmless, at_once=state.max_parallel_tools)
+        else:
+            prepared = await steps.prepare(request)
+        if prepared.stopping:
+            await self._cancellation()
         self._pending = {seq for seq in self._pending if seq > prepared.cutoff}
         numbers = {"cutoff": prepared.cutoff, "estimated": prepared.estimated, "input_limit": prepared.input_limit}
-        self._move(batch_id=None, **numbers)
+        self._move(batch_id=None, harmless=(), **numbers)
         if prepared.refused:
             raise RunEnds(refused(prepared))
         return prepared
@@ -147,12 +153,16 @@ class RunWorkflow:
 
     async def _call_model(self, prepared: PreparedRequest) -> ModelVerdict:
         self._move(phase="calling_model")
+        state = self._known
         call = CallModel(
-            operation_id=self._known.operation_id,
+            operation_id=state.operation_id,
+            release_id=state.release_id,
+            view_id=prepared.view_id,
+            view_length=prepared.view_length,
             execution_no=self._start.execution_no,
-            deadline_at=self._known.deadline_at,
+            deadline_at=state.deadline_at,
         )
-        return await steps.call_model(call, prepared, loop=self._known.loop, remaining_s=self._remaining_s)
+        return await steps.call_model(call, prepared, loop=state.loop, remaining_s=self._remaining_s)
 
     async def _follow(self, verdict: ModelVerdict) -> FinishedRun | None:
         """What the answer leads to: an end, or None for one more loop."""
@@ -161,27 +171,38 @@ class RunWorkflow:
                 finished = await self._finish(ANSWERED)
                 return None if finished.go_on else finished
             case "stopping":
-                await workflow.wait_condition(lambda: False)  # the cancellation is on its way
+                await self._cancellation()
             case "unusable" | "failed":
                 raise RunEnds(no_answer(verdict))
         if verdict.over_budget:
             raise RunEnds(over_budget())
         if verdict.kind == "tools":
-            await self._run_tools(verdict)
             self._move(batch_id=self._known.operation_id)
+            await self._run_tools(verdict.tools)
         return None
 
-    async def _run_tools(self, verdict: ModelVerdict) -> None:
-        """Run a batch, unless no loop is left in which its results could be read."""
+    async def _run_tools(self, plans: tuple[ToolPlan, ...]) -> None:
+        """Run a batch, unless no loop is left in which its results could be read.
+
+        Calls that are short and harmless without exception are left to the next preparation, which makes them.
+        """
         state = self._known
-        if not verdict.tools:
+        if not plans:
             return
         if state.loop >= state.max_loops:
             raise RunEnds(out_of_loops(state.max_loops))
         self._move(phase="running_tools")
+        if all(plan.local for plan in plans):
+            self._move(harmless=plans)
+            return
         execution_no, at_once = self._start.execution_no, state.max_parallel_tools
-        if not await steps.run_tools(verdict.tools, execution_no=execution_no, at_once=at_once):
-            await workflow.wait_condition(lambda: False)  # the cancellation is on its way
+        if not await steps.run_tools(plans, execution_no=execution_no, at_once=at_once):
+            await self._cancellation()
+
+    @staticmethod
+    async def _cancellation() -> None:
+        """A stop is recorded, and its cancellation is on its way."""
+        await workflow.wait_condition(lambda: False)
 
     async def _finish(self, ending: Ending) -> FinishedRun:
         self._move(phase="finishing")

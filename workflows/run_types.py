@@ -5,6 +5,8 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
+from context.steps import ToolPlan
+
 Phase = Literal["opening", "preparing", "calling_model", "running_tools", "finishing", "stopping"]
 
 
@@ -12,6 +14,7 @@ class RunState(BaseModel):
     """Everything an execution knows, as one value; continue-as-new hands it on at a phase boundary.
 
     `pending` are the `input_seq` of supplements that no request contains yet. `deadline_at` is in seconds since 1970.
+    `harmless` are calls of the batch that are made together with the next preparation.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -29,6 +32,7 @@ class RunState(BaseModel):
     cutoff: int = 0
     operation_id: UUID | None = None
     batch_id: UUID | None = None
+    harmless: tuple[ToolPlan, ...] = ()
     pending: tuple[int, ...] = ()
     estimated: int = 0
     input_limit: int = 0

@@ -25,13 +25,16 @@ from storage.writes import WriteSet
 
 SETTLE_OPERATION = """
     UPDATE operations SET state = :state, raw_id = :raw_id, result_id = :result_id, verdict = CAST(:verdict AS jsonb),
+           request_hash = coalesce(request_hash, :request_hash), attempts = greatest(attempts, :attempt_no),
            updated_at = now()
     WHERE operation_id = :operation_id
 """
 SETTLE_ATTEMPT = """
-    UPDATE attempts SET state = 'succeeded', ended_at = now(), first_output_at = coalesce(first_output_at, now()),
-           usage = CAST(:usage AS jsonb), cost = :cost
-    WHERE operation_id = :operation_id AND attempt_no = :attempt_no
+    INSERT INTO attempts (operation_id, attempt_no, state, first_output_at, ended_at, usage, cost)
+    VALUES (:operation_id, :attempt_no, 'succeeded', now(), now(), CAST(:usage AS jsonb), :cost)
+    ON CONFLICT (operation_id, attempt_no) DO UPDATE
+    SET state = 'succeeded', first_output_at = coalesce(attempts.first_output_at, now()), ended_at = now(),
+        usage = EXCLUDED.usage, cost = EXCLUDED.cost
 """
 DELIVER = """
     UPDATE input_deliveries SET state = 'delivered', delivered_at = now() WHERE run_id = :run_id AND state = 'claimed'
@@ -85,7 +88,7 @@ async def accept_model(store: Store, request: AcceptModel) -> ModelVerdict:
         )
         if standing.verdict:
             return ModelVerdict.model_validate(standing.verdict)
-        if standing.attempts != request.attempt_no:
+        if standing.attempts > request.attempt_no:  # fewer: the row of the try was lost with a crash of the database
             raise SupersededError
         if standing.taken:
             raise CallIdsTakenError(standing.taken)
@@ -179,6 +182,7 @@ class _Acceptance:
             raw_id=self._sealed.raw.payload_id,
             result_id=self._sealed.record.payload_id,
             verdict=verdict.model_dump_json(),
+            request_hash=self._request.request_hash,
         )
         usage = self._request.reply.usage.model_dump_json()
         self._writes.sql(SETTLE_ATTEMPT, usage=usage, attempt_no=self._request.attempt_no)

@@ -13,6 +13,9 @@ FAIL = text("""
     UPDATE attempts SET state = 'failed', ended_at = now(), error = CAST(:error AS jsonb), fragment_id = :fragment_id
     WHERE operation_id = :operation_id AND attempt_no = :attempt_no AND state = 'calling'
 """)
+KEEP_HASH = text("""
+    UPDATE operations SET request_hash = coalesce(request_hash, :request_hash) WHERE operation_id = :operation_id
+""")
 END = text("""
     UPDATE operations SET state = 'failed', verdict = CAST(:verdict AS jsonb), updated_at = now()
     WHERE operation_id = :operation_id AND attempts = :attempt_no AND verdict IS NULL
@@ -39,5 +42,6 @@ async def fail_attempt(store: Store, request: FailAttempt) -> None:
         await store.payloads.write(connection, [fragment] if fragment else [])
         key = {"operation_id": request.operation_id, "attempt_no": request.attempt_no}
         await connection.execute(FAIL, key | {"error": error, "fragment_id": fragment.payload_id if fragment else None})
+        await connection.execute(KEEP_HASH, key | {"request_hash": request.request_hash})
         if request.verdict:
             await connection.execute(END, key | {"verdict": request.verdict.model_dump_json()})

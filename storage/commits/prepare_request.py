@@ -1,7 +1,8 @@
 """Preparing: the settled batch is delivered, the cutoff fixed, the request listed, measured and frozen (DESIGN 3).
 
-One transaction. No message content is read but what has never been counted; the list that freezes a request only
-grows by what is new, so that this costs the same at step 10 000 as at step 10.
+One transaction, which also gives the permit for the first try at the call. No message content is read but what has
+never been counted; the list that freezes a request only grows by what is new, so that this costs the same at step
+10 000 as at step 10.
 """
 
 import json
@@ -14,6 +15,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.budget import Fits, TooLarge, judge
+from context.errors import AgentLoomError
 from context.ids import derived
 from context.steps import PreparedRequest, PrepareRequest, RequestTerms
 from context.views import ViewItem, total_tokens
@@ -24,7 +26,7 @@ from storage.first_view import build_first_view
 from storage.heads import Heads, lock_heads
 from storage.measuring import Measuring
 from storage.store import Store
-from storage.tables import manifests, operations, request_views, view_items
+from storage.tables import attempts, manifests, operations, request_views, view_items
 from storage.writes import WriteSet
 
 
@@ -52,6 +54,7 @@ GATHER = text("""
                 'status', o.verdict ->> 'status') ORDER BY o.ordinal)
          FROM operations o JOIN payloads p ON p.payload_id = o.result_id
          WHERE o.batch_id = :batch_id) AS results,
+      (SELECT size FROM tool_batches WHERE batch_id = :batch_id) AS size,
       (SELECT json_agg(json_build_object('source_id', i.input_id, 'payload_id', encode(i.payload_id, 'hex'),
                 'digest', encode(p.digest, 'hex'), 'tokens', p.tokens -> :estimator, 'kind', i.kind,
                 'input_seq', i.input_seq, 'delivery_id', d.delivery_id,
@@ -80,6 +83,8 @@ async def prepare_request(store: Store, request: PrepareRequest, terms: RequestT
         found = await _gather(connection, request, heads, terms)
         if found["prepared"]:
             return PreparedRequest.model_validate(found["prepared"])
+        if len(found["results"] or ()) != (found["size"] or 0):
+            raise AgentLoomError("A batch is to be delivered before all its calls are settled.")
         preparation = _Preparation(request, terms, heads, Measuring(store.payloads, connection, terms.counter))
         return await preparation.commit(_waiting(found["results"]), _waiting(found["inputs"]))
 
@@ -172,6 +177,8 @@ class _Preparation:
             estimated=estimated,
             input_limit=terms.budget.input_limit,
             supplements=sum(one.kind == "supplement" for one in inputs),
+            view_id=self._view_id,
+            view_length=self._heads.view_length + len(self._items),
             refused=_refusal(verdict),
         )
 
@@ -196,20 +203,24 @@ class _Preparation:
     def _freeze(self, prepared: PreparedRequest, inputs: tuple[Waiting, ...]) -> None:
         request, heads = self._request, self._heads
         self._writes.insert(operations, [self._operation_row(prepared)])
+        if not prepared.refused:  # the permit for the first try; each further one is a commit of its own
+            permit = {"operation_id": request.operation_id, "attempt_no": 1, "state": "calling"}
+            self._writes.insert(attempts, [permit])
         self._writes.insert(manifests, [self._manifest_row(prepared)])
         if inputs and not prepared.refused:
             self._writes.sql(CLAIM, operation_id=request.operation_id, claimed=[one.delivery_id for one in inputs])
         if request.batch_id:
             self._writes.sql(CONSUME, batch_id=request.batch_id)
             self._events.add("tools_finished", loop=request.loop - 1, batch_id=request.batch_id)
-        numbers = prepared.model_dump(exclude={"refused"})
+        numbers = prepared.model_dump(include={"cutoff", "estimated", "input_limit", "supplements"})
         self._events.add("context_build", loop=request.loop, operation_id=request.operation_id, **numbers)
         self._writes.sql(MOVE_RUN, loop=request.loop, cutoff=prepared.cutoff, run_id=heads.run_id)
 
     def _operation_row(self, prepared: PreparedRequest) -> dict[str, Any]:
         request, heads = self._request, self._heads
         owner = {"session_id": heads.session_id, "run_id": heads.run_id, "context_id": heads.context_id}
-        what = {"purpose": "business", "state": "failed" if prepared.refused else "frozen", "name": self._terms.model}
+        state = {"state": "failed", "attempts": 0} if prepared.refused else {"state": "calling", "attempts": 1}
+        what = {"purpose": "business", "name": self._terms.model} | state
         frozen = {
             "input_cutoff": prepared.cutoff,
             "view_id": self._view_id,

@@ -1,6 +1,7 @@
 """A tool's result becomes fact the moment it comes: raw, and as the message the model will get (SPEC T2, T5).
 
-One statement. The batch is delivered later, whole and in order, by `prepare_request`.
+One statement. The batch is delivered later, whole and in order, by `prepare_request`. The Operation may know of fewer
+attempts than this one: the row of a try that need not be on disk is gone after a crash of the database.
 """
 
 import json
@@ -14,23 +15,28 @@ from storage.writes import WriteSet
 
 SETTLE = """
     UPDATE operations o SET state = :state, raw_id = :raw_id, result_id = :result_id, whole_id = :whole_id,
-           verdict = CAST(:verdict AS jsonb), updated_at = now()
+           verdict = CAST(:verdict AS jsonb), attempts = coalesce(:attempt_no, o.attempts + 1), updated_at = now()
     FROM runs r
-    WHERE o.operation_id = :operation_id AND o.attempts = :attempt_no AND o.verdict IS NULL
+    WHERE o.operation_id = :operation_id AND o.attempts <= coalesce(:attempt_no, o.attempts) AND o.verdict IS NULL
       AND r.run_id = o.run_id AND r.status = 'running' AND r.execution_no = :execution_no
-    RETURNING 1
+    RETURNING o.attempts
 """
 END_ATTEMPT = """
-    UPDATE attempts SET state = :attempt_state, ended_at = now()
-    WHERE operation_id = :operation_id AND attempt_no = :attempt_no AND state = 'calling'
+    INSERT INTO attempts (operation_id, attempt_no, state, ended_at)
+    SELECT :operation_id, attempts, :attempt_state, now() FROM settled
+    ON CONFLICT (operation_id, attempt_no) DO UPDATE SET state = :attempt_state, ended_at = now()
 """
 NOTE_LATE = """
     INSERT INTO audit_log (audit_id, action, subject)
     SELECT gen_random_uuid(), 'late_tool_result', CAST(:operation_id AS text)
     WHERE NOT EXISTS (SELECT 1 FROM settled)
-      AND NOT EXISTS (SELECT 1 FROM operations WHERE operation_id = :operation_id AND attempts = :attempt_no
-                      AND verdict IS NOT NULL)
+      AND NOT EXISTS (SELECT 1 FROM operations WHERE operation_id = :operation_id AND verdict IS NOT NULL
+                      AND attempts <= coalesce(:attempt_no, attempts))
     RETURNING 1
+"""
+COUNTED = """
+    SELECT NOT EXISTS (SELECT 1 FROM late) AND
+           CASE WHEN :fast THEN set_config('synchronous_commit', 'off', true) ELSE '' END IS NOT NULL
 """
 
 
@@ -57,8 +63,9 @@ async def record_tool_result(store: Store, request: RecordToolResult) -> bool:
     )
     writes.sql(END_ATTEMPT, attempt_state="failed" if request.state == "unknown" else "succeeded")
     writes.sql(NOTE_LATE, tag="late")
-    writes.answer("SELECT NOT EXISTS (SELECT 1 FROM late) AS counted")
-    writes.bind(operation_id=request.operation_id, attempt_no=request.attempt_no)
+    writes.answer(COUNTED)
+    fast = request.attempt_no is None
+    writes.bind(operation_id=request.operation_id, attempt_no=request.attempt_no, fast=fast)
     async with store.single("record_tool_result") as connection:
         return bool(await writes.send(connection))
 
