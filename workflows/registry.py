@@ -10,6 +10,7 @@ import temporalio.api.failure.v1
 from temporalio.contrib.pydantic import PydanticPayloadConverter
 from temporalio.converter import DataConverter, DefaultFailureConverter, PayloadConverter
 from temporalio.exceptions import ApplicationError, FailureError
+from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from workflows.run import RunWorkflow
@@ -50,6 +51,26 @@ def data_converter() -> DataConverter:
     )
 
 
-def sandbox() -> SandboxedWorkflowRunner:
+class LeanSandbox(SandboxedWorkflowRunner):
+    """The SDK's sandbox, less its question to the workflow for the serialization context of every payload.
+
+    Our converter knows no contexts, so the answer is the same without one. Asking enters the sandbox several times for
+    each payload, which cost 2 ms of a step's 13 ms of CPU time.
+    """
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        """The sandboxed workflow."""
+        instance = super().create_instance(det)
+        target = instance.get_external_store_context(None)
+        instance.get_serialization_context = _no_context  # type: ignore[method-assign]
+        instance.get_external_store_context = lambda command_info: target  # type: ignore[method-assign]
+        return instance
+
+
+def _no_context(command_info: object) -> None:
+    return None
+
+
+def sandbox() -> LeanSandbox:
     """The production runner."""
-    return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH))
+    return LeanSandbox(restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH))
