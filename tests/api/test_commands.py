@@ -110,27 +110,26 @@ async def test_a_key_made_on_the_command_line_works_until_it_is_revoked(shell: S
     assert "AGENTLOOM_API_KEY" in refused.err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (("ask", "q"), 2, "--agent NAME or --session ID"),
-        (("ask", "--agent", "helper"), 2, "no text"),
-        (("ask", "--agent", "unknown", "q"), 4, "NOT_FOUND"),
-        (("ask", "--session", "x", "q"), 4, "session_id should be a valid UUID"),
-        (("say", "--session", str(UUID(int=0)), "q"), 4, "NOT_FOUND"),
-        (("publish", "gone.yaml"), 2, "can't be read"),
-        (("show", "request", str(UUID(int=0))), 4, "NOT_FOUND"),
-        (("watch", str(UUID(int=0))), 4, "NOT_FOUND"),
-    ],
-)
-async def test_a_mistake_gets_three_lines_and_its_exit_code(
-    shell: Shell, arguments: tuple[str, ...], code: int, said: str
-) -> None:
+MISTAKES: list[tuple[tuple[str, ...], int, str]] = [
+    (("ask", "q"), 2, "--agent NAME or --session ID"),
+    (("ask", "--agent", "helper"), 2, "no text"),
+    (("ask", "--agent", "unknown", "q"), 4, "NOT_FOUND"),
+    (("ask", "--session", "x", "q"), 4, "session_id should be a valid UUID"),
+    (("say", "--session", str(UUID(int=0)), "q"), 4, "NOT_FOUND"),
+    (("publish", "gone.yaml"), 2, "can't be read"),
+    (("show", "request", str(UUID(int=0))), 4, "NOT_FOUND"),
+    (("watch", str(UUID(int=0))), 4, "NOT_FOUND"),
+]
+
+
+async def test_a_mistake_gets_three_lines_and_its_exit_code(shell: Shell, subtests: pytest.Subtests) -> None:
     """17: what, why, next command; data only on standard output."""
-    ended = await shell(*arguments)
-    assert (ended.code, ended.out) == (code, "")
-    assert said in ended.err
-    assert len(ended.err.splitlines()) <= 3
+    for arguments, code, said in MISTAKES:
+        with subtests.test(" ".join(arguments)):
+            ended = await shell(*arguments)
+            assert (ended.code, ended.out) == (code, "")
+            assert said in ended.err
+            assert len(ended.err.splitlines()) <= 3
 
 
 async def test_an_api_that_is_not_there_is_exit_code_3(tmp_path: Path) -> None:
