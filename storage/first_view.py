@@ -26,13 +26,17 @@ RUNS = text("""
 INPUTS = text("""
     SELECT d.run_id, i.input_id, i.payload_id, bool_or(d.state = 'delivered') AS delivered
     FROM input_deliveries d JOIN user_inputs i USING (input_id)
-    WHERE d.session_id = :session_id AND d.run_id = ANY(:run_ids) AND d.state <> 'withdrawn'
+    WHERE d.session_id = :session_id AND d.run_id = ANY(:run_ids)
     GROUP BY d.run_id, i.input_id, i.input_seq, i.payload_id ORDER BY i.input_seq
 """)
 RECORDS = text("""
     SELECT c.run_id, c.record_id, c.kind, c.payload_id, c.input_id, c.call_id, c.operation_id
     FROM context_records c JOIN role_contexts x USING (context_id)
     WHERE x.run_id = ANY(:run_ids) AND x.instance = 'main' ORDER BY c.run_id, c.context_seq
+""")
+# What was sent and taken back before any model answered to it stays a fact, and is no part of a later conversation.
+WITHDRAWN = text("""
+    SELECT DISTINCT input_id FROM input_deliveries WHERE session_id = :session_id AND state = 'withdrawn'
 """)
 CALLS = text("""
     SELECT o.batch_id, o.operation_id, o.call_id, o.name, o.state, o.result_id
@@ -51,8 +55,14 @@ async def build_first_view(
         payload_id, tokens = await measuring.own(system)
         items.append(ViewItem("system", payload_id, tokens))
     runs = await _past_runs(measuring, heads, recent)
-    facts = project(runs, recent=recent, shown_elsewhere=own_inputs)
+    withdrawn = await _withdrawn(measuring, heads) if runs else frozenset()
+    facts = project(runs, recent=recent, shown_elsewhere=own_inputs | withdrawn)
     return items + await _measured(measuring, facts)
+
+
+async def _withdrawn(measuring: Measuring, heads: Heads) -> frozenset[UUID]:
+    rows = await fetch_all(measuring.connection, WITHDRAWN, session_id=heads.session_id)
+    return frozenset(row["input_id"] for row in rows)
 
 
 async def _measured(measuring: Measuring, facts: tuple[Fact, ...]) -> list[ViewItem]:
