@@ -3,35 +3,22 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import uvicorn
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
 
 from api.app import Outside, build_app, reaching
+from api.serving import ApiServer
 from process_logs import configure_logs
 from settings import Settings, load_settings, use_app_dir
 from storage.payloads import Keys
 from storage.store import Store
 from workflows.registry import data_converter
 
-# An open event stream would hold the exit for as long as its Run; clients come back with Last-Event-ID.
-GRACEFUL_SHUTDOWN_S = 3
-
 
 async def serve(settings: Settings) -> None:
     """Serve until the process is told to stop, then close everything."""
     async with _store(settings) as store, _outside(settings) as outside:
-        config = uvicorn.Config(
-            build_app(store, outside),
-            host=settings.api_host,
-            port=settings.api_port,
-            loop="none",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
-        )
-        await uvicorn.Server(config).serve()
+        await ApiServer(build_app(store, outside), host=settings.api_host, port=settings.api_port).serve()
 
 
 @asynccontextmanager

@@ -28,7 +28,7 @@ def check_known(after: int, head: int) -> None:
 
 
 async def event_stream(services: Services, run_id: UUID, owner_id: UUID, after: int) -> AsyncIterator[bytes]:
-    """The bytes of the stream. Ends with the Run, or when the database stays away; the client then comes back."""
+    """The bytes of the stream. Ends with the Run; if process or database go away before, the client comes back."""
     try:
         while True:
             run = await with_patience(lambda: reads.run(services.store, run_id, owner_id))
@@ -40,7 +40,9 @@ async def event_stream(services: Services, run_id: UUID, owner_id: UUID, after: 
                 return
             if newest == RUN_ENDED:
                 continue  # the Run was read before its end: look again, since nothing may follow
-            if not await services.feed.wait(run_id, after, KEEPALIVE_S):
+            if services.closing.is_set():
+                return
+            if not await services.event_or_closing(run_id, after, KEEPALIVE_S):
                 yield KEEPALIVE_COMMENT
     except UnavailableError:
         return

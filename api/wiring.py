@@ -47,6 +47,24 @@ class Services:
     options: ApiOptions
     metrics: Metrics = field(default_factory=Metrics)
     background: set[asyncio.Task[Any]] = field(default_factory=set)
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def close_soon(self) -> None:
+        """The process is told to end: open streams and long polls answer now, and their clients come back."""
+        self.closing.set()
+
+    async def event_or_closing(self, run_id: UUID, after: int, timeout: float) -> bool:
+        """As `feed.wait`, but True too, and at once, when the process is told to end."""
+        tasks = [
+            asyncio.ensure_future(self.feed.wait(run_id, after, timeout)),
+            asyncio.ensure_future(self.closing.wait()),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+        return any(task.result() for task in done)
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         """Let work go on behind an answer that need not wait for it; a crash before it ends must be harmless."""

@@ -95,7 +95,7 @@ class RunEventFeed:
             try:
                 await connection.add_listener(CHANNEL, self._wake)
                 self._listening.set()
-                self.wake_all()
+                self._wake_all()
                 await self._until_lost(connection)
             finally:
                 self._listening.clear()
@@ -116,8 +116,7 @@ class RunEventFeed:
         for woken in self._waiting.get(UUID(str(payload)), ()):
             woken.set()
 
-    def wake_all(self) -> None:
-        """Let everybody look now: after a reconnect, and when the process is about to end."""
+    def _wake_all(self) -> None:
         for waiting in self._waiting.values():
             for woken in waiting:
                 woken.set()

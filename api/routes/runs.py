@@ -67,7 +67,9 @@ async def _when_ended(services: Services, run_id: UUID, owner_id: UUID, wait_s: 
     clock = asyncio.get_running_loop().time
     deadline = clock() + wait_s
     while (run := await reads.run(services.store, run_id, owner_id)).is_active and clock() < deadline:
-        await services.feed.wait(run_id, run.event_head, deadline - clock())
+        if services.closing.is_set():
+            break
+        await services.event_or_closing(run_id, run.event_head, deadline - clock())
     return run
 
 

@@ -13,11 +13,11 @@ from uuid import UUID
 
 import httpx
 import pytest
-import uvicorn
 from fastapi import FastAPI
 from temporalio.client import Client
 
 from api.app import build_app, reaching
+from api.serving import ApiServer
 from api.wiring import ApiOptions
 from storage.commits.create_key import CreateKey, create_key
 from storage.commits.create_space_user import CreateSpaceUser, Role, create_space_user
@@ -63,10 +63,7 @@ async def app(store: Store, options: ApiOptions) -> AsyncIterator[FastAPI]:
 @asynccontextmanager
 async def serving(app: FastAPI) -> AsyncIterator[str]:
     """The application on a port of its own; its address."""
-    config = uvicorn.Config(
-        app, host="127.0.0.1", port=0, log_config=None, access_log=False, timeout_graceful_shutdown=1
-    )
-    server = uvicorn.Server(config)
+    server = ApiServer(app, host="127.0.0.1", port=0)
     task = asyncio.create_task(server.serve())
     while not server.started:
         await asyncio.sleep(0.005)

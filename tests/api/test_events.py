@@ -5,8 +5,8 @@ import json
 from typing import Any
 from uuid import UUID
 
-import httpx
 import pytest
+from fastapi import FastAPI
 from httpx_sse import EventSource
 from sqlalchemy import text
 
@@ -147,13 +147,17 @@ async def test_a_long_poll_returns_when_the_run_ends_and_not_before(ann: Person,
         assert (await waiting).json()["status"] == "stopped"
 
 
-async def test_an_open_stream_does_not_hold_the_exit_of_the_process(ann: Person, address: str, run_id: str) -> None:
-    """16: the client comes back with Last-Event-ID; the fixture that stops the server must not hang."""
-    stream = await httpx.AsyncClient(trust_env=False).__aenter__()
-    request = stream.build_request(
-        "GET", f"{address}/api/v1/runs/{run_id}/events", headers={"Authorization": f"Bearer {ann.key}"}
-    )
-    answer = await stream.send(request, stream=True)
-    assert answer.status_code == 200
-    await answer.aclose()
-    await stream.aclose()
+async def test_streams_and_long_polls_do_not_hold_the_end_of_the_process(
+    app: FastAPI, store: Store, ann: Person, run_id: str
+) -> None:
+    """16, R8: they are let go at once when the server is told to end, and the client comes back."""
+    polling = asyncio.create_task(ann.http.get(f"/runs/{run_id}", params={"wait_s": 60}))
+    streaming = asyncio.create_task(read_stream(ann, run_id))
+    await grow(store, run_id, 1)
+    await ann.http.get(f"/runs/{run_id}", params={"wait_s": 0.3})
+    assert not polling.done()
+    assert not streaming.done()
+    app.state.services.close_soon()
+    async with asyncio.timeout(5):
+        assert [event["run_seq"] for event in await streaming] == [1, 2]
+        assert (await polling).json()["status"] == "queued"
