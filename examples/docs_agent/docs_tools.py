@@ -51,7 +51,7 @@ def search_files(words: str) -> list[dict[str, str | int]]:
 
     Returns:
         For each document found its path, and the line that holds most of the words with its number; at most 20,
-        those with the most mentions first.
+        those that speak of little else first.
     """
     wanted = words.lower().split()
     if not wanted:
@@ -61,7 +61,7 @@ def search_files(words: str) -> list[dict[str, str | int]]:
         text = path.read_text(encoding="utf-8", errors="replace")
         mentions = [text.lower().count(word) for word in wanted]
         if all(mentions):
-            hits.append((-sum(mentions), _shown(path), text))
+            hits.append((-sum(mentions) / len(text), _shown(path), text))
     return [{"path": shown, **_best_line(text, wanted)} for _, shown, text in sorted(hits)[:MOST_HITS]]
 
 
