@@ -101,15 +101,16 @@ async def _ask(api: "Api", question: str) -> Watched:
 
 async def _watch(api: "Api", stack: "DevStack", watched: Watched) -> None:
     """Follow the Run to its end; kill the worker once, as soon as the Run is well under way."""
-    from cli.following import describe, tool_names
+    from cli.following import ToolNames, describe
 
+    names = ToolNames(api, watched.run_id)
     async with aclosing(api.events(watched.run_id)) as events:
         async for event in events:
             if watched.killed_pid and watched.back_after_s is None:
                 watched.back_after_s = time.monotonic() - watched.killed_at
             if event["type"] == STRIKE_AT and watched.killed_pid is None:
                 _kill_worker(stack, watched)
-            if line := describe(event, await tool_names(api, watched.run_id, event)):
+            if line := describe(event, await names.of(event)):
                 watched.steps.append(line)
 
 

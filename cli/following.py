@@ -15,19 +15,37 @@ SUCCEEDED = "succeeded"
 
 async def follow(api: Api, run_id: str, *, after: int = 0, quiet: bool = False) -> dict[str, Any]:
     """Wait until the Run has ended, noting its progress; the Run as it ended."""
+    names = ToolNames(api, run_id)
     async with aclosing(api.events(run_id, after=after)) as events:
         async for event in events:
-            if not quiet and (line := describe(event, await tool_names(api, run_id, event))):
+            if not quiet and (line := describe(event, await names.of(event))):
                 note(line)
     return await api.run(run_id)
 
 
-async def tool_names(api: Api, run_id: str, event: Mapping[str, Any]) -> list[str]:
-    """Names of the tools that a batch calls; events hold none."""
-    if event["type"] != "tools_started":
-        return []
-    operations = await api.pages(f"/runs/{run_id}/operations", limit=200)
-    return [one["name"] for one in operations if one["purpose"] == "tool" and one["loop"] == event.get("loop")]
+class ToolNames:
+    """Names of the tools that a batch calls; events hold none. Each look goes on where the last one ended."""
+
+    def __init__(self, api: Api, run_id: str) -> None:
+        self._api = api
+        self._path = f"/runs/{run_id}/operations"
+        self._cursor: str | None = None
+
+    async def of(self, event: Mapping[str, Any]) -> list[str]:
+        """The names of the batch that the event is about; none for any other event."""
+        if event["type"] != "tools_started":
+            return []
+        names: list[str] = []
+        while True:
+            page = await self._api.get(self._path, cursor=self._cursor, limit=50)
+            names += [one["name"] for one in page["items"] if _is_call_of(one, event)]
+            if page["next"] is None:
+                return names
+            self._cursor = page["next"]
+
+
+def _is_call_of(operation: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
+    return (operation["purpose"], operation["loop"]) == ("tool", event.get("loop"))
 
 
 def describe(event: Mapping[str, Any], tool_names: list[str]) -> str | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,8 +36,8 @@ class Shell:
     folder: Path
     environment: dict[str, str]
 
-    async def __call__(self, *arguments: str, stdin: bytes | None = None) -> Ended:
-        process = await asyncio.create_subprocess_exec(
+    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
             AGENTLOOM,
             *arguments,
             cwd=self.folder,
@@ -45,6 +46,9 @@ class Shell:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
+
+    async def __call__(self, *arguments: str, stdin: bytes | None = None) -> Ended:
+        process = await self.start(*arguments)
         out, err = await process.communicate(stdin or b"")
         return Ended(process.returncode or 0, out.decode(), err.decode())
 
@@ -81,6 +85,23 @@ async def test_a_watched_run_ends_with_its_own_exit_code(shell: Shell, ann: Pers
     assert [json.loads(line)["run_seq"] for line in watched.out.splitlines()] == [1, 2, 3, 4]
     shown = await shell("show", "run", run)
     assert "stopped (user_stop)" in shown.out
+
+
+async def test_ctrl_c_leaves_the_run_alone_and_says_how_to_come_back(shell: Shell, ann: Person, address: str) -> None:
+    """17: exit code 130."""
+    session = await opened(ann)
+    process = await shell.start("ask", "--session", session, "q")
+    while not (runs := (await ann.http.get(f"/sessions/{session}/runs")).json()["items"]):
+        await asyncio.sleep(0.05)
+    # The events are being followed once the API has begun to answer: their request is the one that stays open.
+    while "agentloom_http_open_requests 2.0" not in (await ann.http.get(f"{address}/metrics")).text:
+        await asyncio.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = await process.communicate()
+    assert (process.returncode, out) == (130, b"")
+    assert f"agentloom watch {runs[0]['run_id']}" in err.decode()
+    assert b"Traceback" not in err
+    assert (await ann.http.get(f"/runs/{runs[0]['run_id']}")).json()["stop_requested"] is False
 
 
 async def test_sessions_are_listed_renamed_archived_and_shown(shell: Shell, ann: Person) -> None:
