@@ -54,6 +54,7 @@ def words(count: int) -> str:
     return "word " * count
 
 
+@settings(max_examples=40)
 @given(groups_of_sources, st.integers(LEAST_ROOM, 3_000))
 def test_the_parts_of_all_blocks_are_the_material_without_gap_or_overlap(texts: list[list[str]], room: int) -> None:
     """SPEC K5, case 045: no part is dropped, the order is the history's."""
@@ -69,6 +70,7 @@ def test_the_parts_of_all_blocks_are_the_material_without_gap_or_overlap(texts: 
         assert "".join(source.text[start:end] for start, end in spans) == source.text
 
 
+@settings(max_examples=40)
 @given(groups_of_sources, st.integers(LEAST_ROOM, 3_000))
 def test_a_group_that_fits_into_a_block_is_never_split(texts: list[list[str]], room: int) -> None:
     """SPEC K5: a call and its results stay together."""

@@ -1,0 +1,249 @@
+"""What a summary covers, exactly, and when it may stand for that (SPEC K9, K10, P7).
+
+Coverage is a list of pieces with the version that was read of each; ranges and revisions follow from it. Whether a
+snapshot still applies is decided by comparing versions, never by comparing places alone, and it applies as a whole or
+not at all.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from itertools import groupby
+from typing import Literal
+from uuid import UUID
+
+from context.compaction import NotSmaller, Shrinks
+from context.material import Material
+from context.views import ViewItem
+
+_NEVER_COVERED = frozenset({"system", "summary", "state", "reference"})
+
+
+@dataclass(frozen=True)
+class SourceRange:
+    """Records `from_seq` to `through_seq` of one context, both included and none between them left out."""
+
+    context_id: UUID
+    from_seq: int
+    through_seq: int
+
+
+@dataclass(frozen=True)
+class Version:
+    """An effective version: the SHA-256 of its content, and the mutations that made it, oldest first."""
+
+    digest: bytes
+    mutations: tuple[UUID, ...] = ()
+
+
+@dataclass(frozen=True)
+class Covered:
+    """One piece that a summary stands for, in the version that was summarised; see `Material` for the fields."""
+
+    piece: str
+    version: Version
+    run_no: int
+    context_id: UUID | None = None
+    context_seq: int | None = None
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Everything that one summary stands for, in view order, and the revision of each context it was read at."""
+
+    pieces: tuple[Covered, ...]
+    revisions: Mapping[UUID, int]
+
+    def __contains__(self, piece: object) -> bool:
+        return piece in self._versions
+
+    @cached_property
+    def _versions(self) -> dict[str, Version]:
+        return {covered.piece: covered.version for covered in self.pieces}
+
+    @property
+    def names(self) -> Set[str]:
+        return self._versions.keys()
+
+    @property
+    def ranges(self) -> tuple[SourceRange, ...]:
+        """The covered records as ranges, per context in order of its first; what stands between is not covered."""
+        places: dict[UUID, list[int]] = {}
+        for covered in self.pieces:
+            if covered.context_id is not None and covered.context_seq is not None:
+                places.setdefault(covered.context_id, []).append(covered.context_seq)
+        return tuple(one for context_id, seqs in places.items() for one in _ranges(context_id, seqs))
+
+    @property
+    def replaced_inputs(self) -> tuple[str, ...]:
+        """The earlier inputs whose text the summary stands for, as pieces."""
+        return tuple(covered.piece for covered in self.pieces if covered.piece.startswith("input/"))
+
+    @property
+    def runs(self) -> frozenset[int]:
+        """Numbers of the Runs that anything was taken from."""
+        return frozenset(covered.run_no for covered in self.pieces)
+
+
+def cover(materials: Sequence[Material], revisions: Mapping[UUID, int]) -> Coverage:
+    """The coverage of what is summarised, read at these revisions.
+
+    Raises ValueError for what may not be covered: a current input or anything else that is no history (SPEC K5), or one
+    piece twice.
+    """
+    for one in materials:
+        if one.item.is_protected or one.item.kind in _NEVER_COVERED:
+            raise ValueError(f"a summary can't stand for {one.item.kind}")
+    pieces = tuple(
+        Covered(one.piece, Version(one.digest, one.mutations), one.run_no, one.context_id, one.context_seq)
+        for one in materials
+    )
+    _check_once(pieces)
+    contexts = {covered.context_id for covered in pieces}
+    return Coverage(pieces, {context: revision for context, revision in revisions.items() if context in contexts})
+
+
+def merged(older: Coverage, newer: Coverage) -> Coverage:
+    """The coverage of a summary made from an earlier one and what followed it. Raises ValueError if they overlap.
+
+    The newer revisions stand, since the older pieces are compared again at the same moment (SPEC K9).
+    """
+    pieces = (*older.pieces, *newer.pieces)
+    _check_once(pieces)
+    return Coverage(pieces, {**older.revisions, **newer.revisions})
+
+
+# --- validity --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Applies:
+    """Every covered piece still has the version that was summarised."""
+
+
+@dataclass(frozen=True)
+class Outdated:
+    """These pieces have changed or are gone; the snapshot stops applying as a whole."""
+
+    pieces: tuple[str, ...]
+
+
+def check(coverage: Coverage, current: Mapping[str, Version]) -> Applies | Outdated:
+    """Compare all covered versions with the effective ones of now. A piece that is not in `current` is gone."""
+    changed = tuple(one.piece for one in coverage.pieces if current.get(one.piece) != one.version)
+    return Outdated(changed) if changed else Applies()
+
+
+def check_changes(coverage: Coverage, touched: Set[str]) -> Applies | Outdated:
+    """The same from the pieces that mutations since the covered revisions touched, without reading the rest."""
+    changed = tuple(one.piece for one in coverage.pieces if one.piece in touched)
+    return Outdated(changed) if changed else Applies()
+
+
+# --- publishing ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Publish:
+    """The snapshot becomes the active one of its context."""
+
+
+@dataclass(frozen=True)
+class StoreOnly:
+    """The summary is kept and not used; the originals are unfolded again (SPEC K8, K9)."""
+
+    reason: Literal["not_smaller", "sources_changed", "another_snapshot"]
+
+
+def publication(
+    size: Shrinks | NotSmaller, validity: Applies | Outdated, *, active: UUID | None, expected: UUID | None
+) -> Publish | StoreOnly:
+    """What happens to a finished summary, under the lock of its context.
+
+    `expected` is the active snapshot the episode started from, `active` the one of now.
+    """
+    if active != expected:
+        return StoreOnly("another_snapshot")
+    if isinstance(validity, Outdated):
+        return StoreOnly("sources_changed")
+    return StoreOnly("not_smaller") if isinstance(size, NotSmaller) else Publish()
+
+
+# --- use in other Runs -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A published snapshot that a new Run might begin with: the Runs it stands for, its size, whether it applies."""
+
+    snapshot_id: UUID
+    runs: frozenset[int]
+    pieces: int
+    validity: Applies | Outdated
+
+
+def reusable(candidates: Sequence[Candidate], *, older_runs: Set[int]) -> Candidate | None:
+    """The snapshot that stands for most, of those that lie wholly in the older part and still apply (SPEC P7, P2).
+
+    `older_runs` are the Runs that the new one does not show whole: all but the last N with `recent_runs`, all that it
+    may see with `session_view`. Of equals, the later in the list is taken.
+    """
+    fitting = [one for one in candidates if one.runs <= older_runs and isinstance(one.validity, Applies)]
+    return max(reversed(fitting), key=lambda one: one.pieces, default=None)
+
+
+# --- every version once ----------------------------------------------------------------------------------------------
+
+
+def doubled(pieces: Sequence[str], coverages: Sequence[Coverage]) -> tuple[str, ...]:
+    """The pieces that a request would show more than once: twice as themselves, or beside a summary of them."""
+    covered = [name for coverage in coverages for name in coverage.names]
+    seen: set[str] = set()
+    twice: dict[str, None] = {}
+    for piece in (*covered, *pieces):
+        if piece in seen:
+            twice[piece] = None
+        seen.add(piece)
+    return tuple(twice)
+
+
+# --- what is told of a snapshot --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SnapshotFigures:
+    """The numbers of SPEC K13. Sizes are those of the whole request, by one estimator; `cost` is None if unknown."""
+
+    tokens_before: int
+    tokens_after: int
+    summary_tokens: int
+    reaches_target: bool
+    under_trigger: bool
+    truncated: bool
+    calls: int
+    input_tokens: int | None
+    output_tokens: int | None
+    cost: Decimal | None
+
+    @property
+    def ratio(self) -> Decimal:
+        """After to before, to four places."""
+        return (Decimal(self.tokens_after) / self.tokens_before).quantize(Decimal("0.0001"))
+
+
+def summary_item(snapshot_id: UUID, payload_id: bytes, tokens: int) -> ViewItem:
+    """The snapshot's message in a view."""
+    return ViewItem("summary", payload_id, tokens, snapshot_id, transform="history_compaction")
+
+
+def _ranges(context_id: UUID, places: Sequence[int]) -> list[SourceRange]:
+    """Sorted places as runs of consecutive numbers."""
+    numbered = enumerate(sorted(places))
+    runs = ([place for _, place in run] for _, run in groupby(numbered, key=lambda one: one[1] - one[0]))
+    return [SourceRange(context_id, run[0], run[-1]) for run in runs]
+
+
+def _check_once(pieces: Sequence[Covered]) -> None:
+    if len({covered.piece for covered in pieces}) < len(pieces):
+        raise ValueError("a summary can't stand for the same piece twice")
