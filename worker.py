@@ -17,7 +17,7 @@ from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
 from temporalio.worker import Worker
 
-from activities.batches import BatchActivities
+from activities.batches import Batches
 from activities.model_calls import ModelCallActivities
 from activities.releases import Releases
 from activities.requests import RequestActivities
@@ -26,7 +26,6 @@ from activities.tool_calls import ToolCallActivities
 from context.errors import AgentLoomError
 from context.policy import Release
 from egress.client import build_client
-from egress.mcp import build_mcp_http_client
 from process_logs import configure_logs
 from providers.chat import ChatClient
 from providers.demo.server import serve as serve_demo
@@ -39,7 +38,7 @@ from storage.reconciling import Reconciler
 from storage.run_commits import RunCommits
 from storage.store import FaultPlan, Store
 from tools.builtin import Backends
-from tools.mcp_servers import McpServers
+from tools.mcp_access import McpAccess
 from tools.registry import Adapters, ToolBoxes
 from tools.release_tools import ReleaseTools
 from workflows.dispatch import TemporalSender
@@ -72,11 +71,9 @@ async def open_edges(store: Store, *, private_addresses: PrivateAddresses, work_
         demo_http = await stack.enter_async_context(build_client(private_addresses="loopback"))
         server = await serve_demo()
         stack.push_async_callback(server.aclose)
-        servers = McpServers(
-            http_client_for=lambda headers: build_mcp_http_client(private_addresses=private_addresses, headers=headers),
-        )
-        stack.push_async_callback(servers.aclose)
-        boxes = ToolBoxes(Adapters(http, servers, Backends(StoredResults(store))))
+        mcp = McpAccess(private_addresses=private_addresses)
+        stack.push_async_callback(mcp.aclose)
+        boxes = ToolBoxes(Adapters(http, mcp.servers, Backends(StoredResults(store))))
         yield Edges(work_dir, server.base_url, ChatClient(http), ChatClient(demo_http), boxes)
 
 
@@ -95,9 +92,9 @@ def build_activities(store: Store, edges: Edges) -> Sequence[Any]:
     commits = RunCommits(store)
     releases = Releases(commits, build_model=build_model, build_tools=build_tools)
     runs, requests = RunActivities(commits, releases), RequestActivities(commits, releases)
-    models, tools = ModelCallActivities(commits, releases), ToolCallActivities(commits, releases)
-    batches = BatchActivities(commits, releases, tools)
-    steps = [requests.prepare_request, batches.settle_and_prepare, models.call_model, tools.call_tool]
+    tools = ToolCallActivities(commits, releases)
+    models = ModelCallActivities(commits, releases, Batches(commits, tools))
+    steps = [requests.prepare_request, models.call_model, tools.call_tool]
     return [runs.open_run, *steps, runs.finish_run]
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 from temporalio import activity
 
 from activities.answers import Tried, accepted_answer
+from activities.batches import Batches
 from activities.failures import translated, try_again, until_stored
 from activities.heartbeat import heartbeating
 from activities.releases import Kit, Releases
@@ -22,6 +23,7 @@ from context.steps import (
     ModelAnswered,
     ModelBroke,
     ModelVerdict,
+    PrepareRequest,
     RecordFirstOutput,
     Step,
     Stopping,
@@ -33,7 +35,11 @@ if TYPE_CHECKING:
 
 
 class CallModel(Step):
-    """Calls the model for a frozen request. `deadline_at` is when the Run's time is used up, in seconds since 1970."""
+    """Calls the model for a frozen request. `deadline_at` is when the Run's time is used up, in seconds since 1970.
+
+    `following` is the preparation of the next loop, None if there may be none. If the answer asks for nothing but short
+    harmless calls, they are made at once, `at_once` of them together, and that request is frozen too.
+    """
 
     operation_id: UUID
     release_id: UUID
@@ -41,35 +47,51 @@ class CallModel(Step):
     view_length: int
     execution_no: int
     deadline_at: float | None = None
+    following: PrepareRequest | None = None
+    at_once: int = 1
 
 
 class ModelCallActivities:
     """The one activity that talks to models."""
 
-    def __init__(self, commits: "RunCommits", releases: Releases) -> None:
+    def __init__(self, commits: "RunCommits", releases: Releases, batches: Batches) -> None:
         self._commits = commits
         self._releases = releases
+        self._batches = batches
 
     @activity.defn
     async def call_model(self, call: CallModel) -> ModelVerdict:
         """One model call, from its frozen request to its verdict. A settled one is not made again."""
         async with translated(), heartbeating():
-            request = await self._request(call)
-            kit = await self._releases.kit(request.release_id)
-            if request.verdict or request.stopping:
-                return _standing(request)
-            body, digest = kit.model.grown_body(request.view_id, request.view_length, request.start, request.new)
-            begun = await self._permit(call, request, digest)
-            if isinstance(begun, ModelVerdict):
-                return begun
-            answer = await kit.model.complete(body, on_first_output=lambda: self._first_output(request, begun))
-            if isinstance(answer, ModelBroke):
-                return await self._failed(kit, call, begun, answer, digest)
-            return await self._accept(kit, call, request, begun, answer, digest)
+            kit = await self._releases.kit(call.release_id)
+            return await self._follow(kit, call, await self._call(kit, call))
 
-    async def _request(self, call: CallModel) -> "FrozenRequest":
+    async def _call(self, kit: Kit, call: CallModel) -> ModelVerdict:
+        request = await self._request(kit, call)
+        if request.verdict or request.stopping:
+            return _standing(request)
+        body, digest = kit.model.grown_body(request.view_id, request.view_length, request.start, request.new)
+        begun = await self._permit(call, request, digest)
+        if isinstance(begun, ModelVerdict):
+            return begun
+        answer = await kit.model.complete(body, on_first_output=lambda: self._first_output(request, begun))
+        if isinstance(answer, ModelBroke):
+            return await self._failed(kit, call, begun, answer, digest)
+        return await self._accept(kit, call, request, begun, answer, digest)
+
+    async def _follow(self, kit: Kit, call: CallModel, verdict: ModelVerdict) -> ModelVerdict:
+        """Where nothing is left to be decided, go on to the next frozen request; the workflow learns of both."""
+        following = call.following
+        if following is None or verdict.over_budget or verdict.kind not in ("tools", "again"):
+            return verdict
+        if not all(plan.local for plan in verdict.tools):
+            return verdict
+        carried = following.model_copy(update={"batch_id": call.operation_id if verdict.batch else None})
+        prepared = await self._batches.settle_and_prepare(kit, carried, at_once=call.at_once)
+        return verdict.model_copy(update={"next": prepared})
+
+    async def _request(self, kit: Kit, call: CallModel) -> "FrozenRequest":
         """The frozen request, with those messages that this process does not have in wire form yet."""
-        kit = await self._releases.kit(call.release_id)
         start = kit.model.known_length(call.view_id, call.view_length)
         return await self._commits.frozen_request(call.operation_id, execution_no=call.execution_no, start=start)
 

@@ -19,9 +19,12 @@ def derived(parent: UUID, *path: str | int) -> UUID:
     return uuid5(parent, "/".join(str(part) for part in path))
 
 
-def model_operation_id(run_id: UUID, task: str, loop: int, turn: int = 1) -> UUID:
-    """The business model Operation of one loop; `turn` 2 follows a forced compaction (SPEC B7)."""
-    return derived(run_id, task, "loop", loop, "model", turn)
+def model_operation_id(run_id: UUID, task: str, loop: int, turn: int = 1, *, execution_no: int = 1) -> UUID:
+    """The business model Operation of one loop; `turn` 2 follows a forced compaction (SPEC B7).
+
+    A loop whose call a stop or failure cut off is made anew by the next execution, with what has come since (SPEC S9).
+    """
+    return derived(run_id, task, "execution", execution_no, "loop", loop, "model", turn)
 
 
 def tool_operation_id(model_operation: UUID, ordinal: int) -> UUID:

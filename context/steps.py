@@ -84,7 +84,10 @@ class PrepareRequest(Step):
 
 
 class PreparedRequest(Step):
-    """What was frozen. `refused` is the code of SPEC E if the request may not be sent."""
+    """What was frozen. `refused` is the code of SPEC E if the request may not be sent.
+
+    `nothing_new`: nothing was, since the Run has its answer and the input that one more loop was for is withdrawn.
+    """
 
     cutoff: int
     estimated: int
@@ -94,6 +97,7 @@ class PreparedRequest(Step):
     view_length: int = 0
     refused: str | None = None
     stopping: bool = False
+    nothing_new: bool = False
 
 
 @dataclass(frozen=True)
@@ -211,7 +215,10 @@ class ToolPlan(Step):
 
 
 class ModelVerdict(Step):
-    """What the answer came to. `tools` are the calls still to run; refused ones have their result already."""
+    """What the answer came to. `tools` are the calls still to run; refused ones have their result already.
+
+    `batch` counts all calls. `next` is there if the calls were made and the next request frozen in the same go.
+    """
 
     kind: Literal["tools", "answer", "again", "unusable", "failed", "stopping"]
     tools: tuple[ToolPlan, ...] = ()
@@ -220,6 +227,7 @@ class ModelVerdict(Step):
     code: str | None = None
     status: int = 0
     over_budget: bool = False
+    next: PreparedRequest | None = None
 
 
 @dataclass(frozen=True)

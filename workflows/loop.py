@@ -8,7 +8,6 @@ from uuid import UUID
 
 from temporalio import workflow
 
-from activities.batches import BatchActivities, SettleAndPrepare
 from activities.model_calls import CallModel, ModelCallActivities
 from activities.requests import RequestActivities
 from activities.runs import RunActivities, RunTerms
@@ -33,17 +32,6 @@ async def prepare(request: PrepareRequest) -> PreparedRequest:
     """The request of one loop is listed, measured, frozen."""
     return await workflow.execute_local_activity_method(
         RequestActivities.prepare_request, request, summary=f"prepare #{request.loop}", **options.COMMIT
-    )
-
-
-async def settle_and_prepare(request: PrepareRequest, plans: Sequence[ToolPlan], *, at_once: int) -> PreparedRequest:
-    """Short harmless calls are made, and the request that carries their results is prepared."""
-    names = ", ".join(plan.name for plan in plans)
-    return await workflow.execute_local_activity_method(
-        BatchActivities.settle_and_prepare,
-        SettleAndPrepare(prepare=request, at_once=at_once),
-        summary=f"tool {names} · prepare #{request.loop}",
-        **options.local_tool_call(sum(plan.timeout_s for plan in plans)),
     )
 
 

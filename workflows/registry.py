@@ -4,16 +4,21 @@
 times a replay, and they are kept free of clock, chance and I/O by lint and by import contracts.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
+import temporalio.api.common.v1
 import temporalio.api.failure.v1
+from pydantic import ValidationError
 from temporalio.contrib.pydantic import PydanticPayloadConverter
 from temporalio.converter import DataConverter, DefaultFailureConverter, PayloadConverter
 from temporalio.exceptions import ApplicationError, FailureError
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from context.errors import ConfigurationInvalidError
 from workflows.run import RunWorkflow
+from workflows.run_types import RunInput
 
 WORKFLOWS: list[type[Any]] = [RunWorkflow]
 
@@ -44,10 +49,26 @@ def _strip(failure: temporalio.api.failure.v1.Failure) -> None:
         _strip(failure.cause)
 
 
+class DecidedPayloadConverter(PydanticPayloadConverter):
+    """JSON by pydantic. A start that does not fit fails its workflow; it would be tried again for ever otherwise."""
+
+    def from_payloads(
+        self, payloads: Sequence[temporalio.api.common.v1.Payload], type_hints: list[type] | None = None
+    ) -> list[Any]:
+        """The values; raises ApplicationError for a start input that is none."""
+        try:
+            return super().from_payloads(payloads, type_hints)
+        except ValidationError:
+            # By name, since the sandbox has a class of its own.
+            if not any(getattr(hint, "__name__", "") == RunInput.__name__ for hint in type_hints or ()):
+                raise
+        raise ApplicationError("The start input is not valid.", type=ConfigurationInvalidError.code, non_retryable=True)
+
+
 def data_converter() -> DataConverter:
     """JSON by pydantic, content-free failures."""
     return DataConverter(
-        payload_converter_class=PydanticPayloadConverter, failure_converter_class=ContentFreeFailureConverter
+        payload_converter_class=DecidedPayloadConverter, failure_converter_class=ContentFreeFailureConverter
     )
 
 

@@ -5,6 +5,7 @@ cancellation, looked at wherever it can arrive; whatever the end, `finish_run` i
 """
 
 import asyncio
+import contextlib
 from datetime import timedelta
 from typing import NoReturn
 from uuid import UUID
@@ -46,7 +47,6 @@ class RunWorkflow:
         self._start = start
         self._state: RunState | None = start.state
         self._pending: set[int] = set(start.state.pending if start.state else ())
-        self._deadline_s = 0
 
     @workflow.run
     async def run(self, start: RunInput) -> RunEnded:
@@ -84,7 +84,7 @@ class RunWorkflow:
         try:
             await workflow.wait_condition(work.done, timeout=remaining, timeout_summary="deadline of the run")
         except TimeoutError:
-            raise RunEnds(out_of_time(self._deadline_s)) from None
+            raise RunEnds(out_of_time(self._known.deadline_s)) from None
         return work.result()
 
     async def _work(self) -> FinishedRun:
@@ -92,20 +92,26 @@ class RunWorkflow:
         terms = None if self._state else await steps.open_run(self._start)
         if terms is not None:
             self._take(terms)
-            if terms.opened.answered:
-                return await self._finish(ANSWERED)
+            if terms.opened.answered and (finished := await self._answered(serve_late=True)):
+                return finished
             await self._run_tools(terms.unsettled)
         while True:
-            verdict = await self._call_model(await self._prepare())
-            finished = await self._follow(verdict)
+            finished = await self._loop()
             if finished is not None:
                 return finished
             await self._hand_on_if_long()
 
+    async def _loop(self) -> FinishedRun | None:
+        """One loop: the end that it led to, or None for one more."""
+        prepared = await self._prepare()
+        if prepared.nothing_new:
+            self._move(loop=self._known.loop - 1)
+            return await self._answered()
+        return await self._follow(await self._call_model(prepared))
+
     def _take(self, terms: RunTerms) -> None:
         opened = terms.opened
         remaining_s = terms.deadline_s - opened.active_ms / 1000
-        self._deadline_s = round(terms.deadline_s)
         self._state = RunState(
             session_id=opened.session_id,
             context_id=opened.context_id,
@@ -115,40 +121,41 @@ class RunWorkflow:
             max_parallel_tools=terms.max_parallel_tools,
             continue_late_input=terms.continue_late_input,
             deadline_at=workflow.now().timestamp() + remaining_s,
+            deadline_s=round(terms.deadline_s),
             loop=opened.loops,
             batch_id=opened.batch_id,
         )
         self._show()
 
     async def _prepare(self) -> PreparedRequest:
-        state = self._known
-        if state.loop >= state.max_loops:
-            raise RunEnds(out_of_loops(state.max_loops))
-        operation_id = model_operation_id(self._start.run_id, "root", state.loop + 1)
-        self._move(phase="preparing", loop=state.loop + 1, operation_id=operation_id)
-        request = self._request(operation_id)
-        if state.harmless:
-            prepared = await steps.settle_and_prepare(request, state.harmless, at_once=state.max_parallel_tools)
-        else:
-            prepared = await steps.prepare(request)
+        """The request of the next loop: frozen together with the end of the last one, or now."""
+        prepared = self._known.prepared or await self._prepare_now()
         if prepared.stopping:
             await self._cancellation()
         self._pending = {seq for seq in self._pending if seq > prepared.cutoff}
         numbers = {"cutoff": prepared.cutoff, "estimated": prepared.estimated, "input_limit": prepared.input_limit}
-        self._move(batch_id=None, harmless=(), **numbers)
+        self._move(batch_id=None, prepared=None, **numbers)
         if prepared.refused:
             raise RunEnds(refused(prepared))
         return prepared
 
-    def _request(self, operation_id: UUID) -> PrepareRequest:
+    async def _prepare_now(self) -> PreparedRequest:
         state = self._known
+        if state.loop >= state.max_loops:
+            raise RunEnds(out_of_loops(state.max_loops))
+        request = self._next_request(state.batch_id)
+        self._move(phase="preparing", loop=request.loop, operation_id=request.operation_id)
+        return await steps.prepare(request)
+
+    def _next_request(self, batch_id: UUID | None) -> PrepareRequest:
+        state, run_id, execution_no = self._known, self._start.run_id, self._start.execution_no
         return PrepareRequest(
             context_id=state.context_id,
             release_id=state.release_id,
-            execution_no=self._start.execution_no,
-            operation_id=operation_id,
-            loop=state.loop,
-            batch_id=state.batch_id,
+            execution_no=execution_no,
+            operation_id=model_operation_id(run_id, "root", state.loop + 1, execution_no=execution_no),
+            loop=state.loop + 1,
+            batch_id=batch_id,
         )
 
     async def _call_model(self, prepared: PreparedRequest) -> ModelVerdict:
@@ -161,6 +168,8 @@ class RunWorkflow:
             view_length=prepared.view_length,
             execution_no=self._start.execution_no,
             deadline_at=state.deadline_at,
+            following=self._next_request(None) if state.loop < state.max_loops else None,
+            at_once=state.max_parallel_tools,
         )
         return await steps.call_model(call, prepared, loop=state.loop, remaining_s=self._remaining_s)
 
@@ -168,33 +177,29 @@ class RunWorkflow:
         """What the answer leads to: an end, or None for one more loop."""
         match verdict.kind:
             case "answer":
-                finished = await self._finish(ANSWERED)
-                return None if finished.go_on else finished
+                return await self._answered()
             case "stopping":
                 await self._cancellation()
             case "unusable" | "failed":
                 raise RunEnds(no_answer(verdict))
         if verdict.over_budget:
             raise RunEnds(over_budget())
-        if verdict.kind == "tools":
+        if verdict.next is not None:
+            following = self._next_request(None)
+            self._move(loop=following.loop, operation_id=following.operation_id, prepared=verdict.next)
+        elif verdict.kind == "tools":
             self._move(batch_id=self._known.operation_id)
             await self._run_tools(verdict.tools)
         return None
 
     async def _run_tools(self, plans: tuple[ToolPlan, ...]) -> None:
-        """Run a batch, unless no loop is left in which its results could be read.
-
-        Calls that are short and harmless without exception are left to the next preparation, which makes them.
-        """
+        """Run a batch, unless no loop is left in which its results could be read."""
         state = self._known
         if not plans:
             return
         if state.loop >= state.max_loops:
             raise RunEnds(out_of_loops(state.max_loops))
         self._move(phase="running_tools")
-        if all(plan.local for plan in plans):
-            self._move(harmless=plans)
-            return
         execution_no, at_once = self._start.execution_no, state.max_parallel_tools
         if not await steps.run_tools(plans, execution_no=execution_no, at_once=at_once):
             await self._cancellation()
@@ -204,19 +209,23 @@ class RunWorkflow:
         """A stop is recorded, and its cancellation is on its way."""
         await workflow.wait_condition(lambda: False)
 
-    async def _finish(self, ending: Ending) -> FinishedRun:
+    async def _answered(self, *, serve_late: bool = False) -> FinishedRun | None:
+        """The end with the answer; None if a late input is served first: as the release wants it, and in a resume."""
         self._move(phase="finishing")
-        budget = self._known.max_loops if self._known.continue_late_input else 0
-        return await steps.finish(self._start.run_id, self._start.execution_no, ending, loop_budget=budget)
+        state = self._known
+        budget = state.max_loops if serve_late or state.continue_late_input else 0
+        finished = await steps.finish(self._start.run_id, self._start.execution_no, ANSWERED, loop_budget=budget)
+        return None if finished.go_on else finished
 
     async def _end(self, work: "asyncio.Task[FinishedRun]", ending: Ending) -> FinishedRun:
-        """End what is running, then the Run. A second cancellation must not interrupt that, hence a shielded task."""
+        """End what is running, then the Run, whatever arrives meanwhile."""
         work.cancel()
-        await workflow.wait([work])
+        await _done(work)
         if self._state is not None:
             self._move(phase="stopping")
         finish = asyncio.create_task(steps.finish(self._start.run_id, self._start.execution_no, ending))
-        return await asyncio.shield(finish)
+        await _done(finish)
+        return finish.result()
 
     async def _close(self, finished: FinishedRun) -> RunEnded:
         """Complete, fail or be cancelled, as the Run did (SPEC W3a)."""
@@ -256,6 +265,15 @@ class RunWorkflow:
     def _show(self) -> None:
         if self._state is not None:
             workflow.set_current_details(current_details(self._handed_on()))
+
+
+async def _done(task: "asyncio.Task[FinishedRun]") -> None:
+    """Wait for the task's end. A cancellation that comes now comes too late: the Run is being ended already."""
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await workflow.wait([task])
+    if not task.cancelled():
+        task.exception()  # how work that was cancelled ended is of no interest; unread, it would be logged
 
 
 OPENING = {

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
-from context.steps import ToolPlan
+from context.steps import PreparedRequest
 
 Phase = Literal["opening", "preparing", "calling_model", "running_tools", "finishing", "stopping"]
 
@@ -14,7 +14,7 @@ class RunState(BaseModel):
     """Everything an execution knows, as one value; continue-as-new hands it on at a phase boundary.
 
     `pending` are the `input_seq` of supplements that no request contains yet. `deadline_at` is in seconds since 1970.
-    `harmless` are calls of the batch that are made together with the next preparation.
+    `prepared` is a request that was frozen together with the end of the loop before.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -27,12 +27,13 @@ class RunState(BaseModel):
     max_parallel_tools: int
     continue_late_input: bool
     deadline_at: float
+    deadline_s: int = 0
     phase: Phase = "preparing"
     loop: int = 0
     cutoff: int = 0
     operation_id: UUID | None = None
     batch_id: UUID | None = None
-    harmless: tuple[ToolPlan, ...] = ()
+    prepared: PreparedRequest | None = None
     pending: tuple[int, ...] = ()
     estimated: int = 0
     input_limit: int = 0
