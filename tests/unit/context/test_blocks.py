@@ -168,6 +168,15 @@ def test_a_boundary_that_a_fragment_border_cuts_is_still_neutral() -> None:
         assert CLOSING not in block_text(block, sources)
 
 
+def test_a_fragment_too_short_for_its_heading_waits_for_the_next_block() -> None:
+    """SPEC K5: no block holds a heading and nothing under it."""
+    long_name = Source("record/long", "result of " + "n" * 60, "y" * 900)
+    blocks = planned([[Source("record/0", "user", "x" * 150), long_name]], 300)
+    fragments = [part for block in blocks for part in block.parts if part.piece == "record/long"]
+    assert blocks[0].parts == (Part("record/0", 0, 150, 150),)
+    assert all(part.end > part.start for part in fragments)
+
+
 def test_planning_reads_its_sources_once_and_as_it_goes() -> None:
     """SPEC P6: they may come by page."""
     read: list[int] = []
