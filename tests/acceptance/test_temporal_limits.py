@@ -1,0 +1,96 @@
+"""What a Run leaves in Temporal stays small and free of content (SPEC W1, W3; cases of kind temporal)."""
+
+import asyncio
+import gc
+import time
+
+import pytest
+from temporalio.client import WorkflowFailureError, WorkflowHistory
+
+from tests.support import replies
+from tests.support.replies import Reply
+from tests.support.run_world import Json, RunWorld, python_tool
+from workflows.names import RUN_WORKFLOW
+
+
+def size(history: WorkflowHistory) -> int:
+    """Bytes of all events."""
+    return sum(event.ByteSize() for event in history.events)
+
+
+async def history_of(world: RunWorld, tool: Json, arguments: Json, loops: int) -> WorkflowHistory:
+    """The history of a Run with this many tool steps."""
+    name = f"agent-{loops}"
+    await world.publish(name, tools=[tool], limits={"max_loops": loops + 2}, model={"context_window": 500_000})
+    world.model.add(*[replies.calls((tool["name"], arguments))] * loops, "done")
+    run = await world.ask("MARK-question " * 50, await world.open_session(name))
+    assert (run["status"], run["loops"]) == ("succeeded", loops + 1)
+    return await world.workflow(run["run_id"]).fetch_history()
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "most_bytes"),
+    [
+        pytest.param(python_tool("echo"), {}, 2048, id="beside_the_workflow"),
+        pytest.param(python_tool("pause", "idempotent"), {"seconds": 0}, 2560, id="with_a_row_of_its_own"),
+    ],
+)
+async def test_a_step_writes_few_events_and_bytes_whatever_was_said(
+    world: RunWorld, tool: Json, arguments: Json, most_bytes: int
+) -> None:
+    """SPEC W1, case C073: at most 16 events and about 2 KB, with long questions, arguments and results."""
+    said = {"text": "MARK-" + "x" * 5_000}
+    short, long = [await history_of(world, tool, arguments | said, loops) for loops in (2, 12)]
+    assert (len(long.events) - len(short.events)) / 10 <= 16
+    assert (size(long) - size(short)) / 10 <= most_bytes
+    assert b"MARK" not in b"".join(event.SerializeToString() for event in long.events)
+
+
+async def test_a_result_of_eight_megabytes_makes_nobody_wait(world: RunWorld) -> None:
+    """Case C075: no workflow task fails or times out, and other sessions get their model call meanwhile."""
+    await world.publish(tools=["repeat"], model={"context_window": 200_000})
+    big: Reply = replies.calls(("repeat", {"text": "0123456789", "times": 800_000}))
+    others = 20
+    sessions = [await world.open_session() for _ in range(others + 1)]
+    world.model.add(big, *["done"] * (others + 1))
+    began = time.time()
+    runs = await asyncio.gather(*(world.start("go", session) for session in sessions))
+    ends = [await world.ended(run_id) for run_id in runs]
+    assert {run["status"] for run in ends} == {"succeeded"}
+    assert world.model.requests[others].at - began < 5
+    for run_id in runs:
+        history = await world.workflow(run_id).fetch_history()
+        kinds = {event.WhichOneof("attributes") for event in history.events}
+        assert not kinds & {"workflow_task_failed_event_attributes", "workflow_task_timed_out_event_attributes"}
+
+
+@pytest.mark.parametrize("start", [{"schema_version": 0}, {"run_id": "no id", "execution_no": 1}])
+@pytest.mark.filterwarnings("ignore:coroutine '_WorkflowInstanceImpl:RuntimeWarning")  # the SDK's own, never awaited
+async def test_a_start_that_makes_no_sense_fails_at_once(world: RunWorld, start: Json) -> None:
+    """Case C081, SPEC W1: whoever starts a workflow by hand with nonsense gets a failed one, not one that hangs."""
+    handle = await world.temporal.start_workflow(
+        RUN_WORKFLOW, start, id=f"by-hand-{world.servers.task_queue}", task_queue=world.servers.task_queue
+    )
+    with pytest.raises(WorkflowFailureError) as failure:
+        await asyncio.wait_for(handle.result(), 10)
+    assert getattr(failure.value.cause, "type", None) == "CONFIGURATION_INVALID"
+    gc.collect()
+
+
+async def test_bursts_of_supplements_are_all_stored_once(world: RunWorld) -> None:
+    """Case C083, SPEC S4, W2: more in flight than Temporal takes updates; each accepted or told to wait."""
+    session = await world.open_session()
+    world.model.add(replies.text("early").but(hold="burst"), "next")
+    run_id = await world.start("q", session)
+    await world.model.wait_for_requests(1)
+    words = [f"supplement {n}" for n in range(60)]
+    for first in range(0, len(words), 30):
+        await asyncio.gather(*(world.send(text, session, mode="supplement") for text in words[first : first + 30]))
+    world.model.release("burst")
+    assert (await world.ended(run_id))["status"] == "succeeded"
+    stored = await world.items(f"/sessions/{session}/inputs")
+    assert [one["input_seq"] for one in stored] == list(range(1, 62))
+    assert sorted(one["text"] for one in stored[1:]) == sorted(words)
+    await world.ask("and now?", session)
+    said = [message["content"] for message in world.sent[-1] if message["content"].startswith("supplement")]
+    assert said == [one["text"] for one in stored[1:]]
