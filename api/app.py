@@ -29,7 +29,6 @@ from context.errors import NotFoundError
 from context.policy import AgentDefinition, FrozenTool, Release
 from egress.addresses import PrivateAddresses
 from egress.client import build_client
-from egress.mcp import build_mcp_http_client
 from providers.catalogue import find
 from providers.chat import ChatClient
 from providers.profiles import profile_for
@@ -38,7 +37,7 @@ from providers.tokenizers import estimator_for
 from storage import reads
 from storage.events import RunEventFeed
 from storage.store import Store
-from tools.mcp_servers import McpServers
+from tools.mcp_access import McpAccess, OpenServers
 from tools.registry import freeze_tools
 from workflows.dispatch import TemporalSender
 
@@ -55,7 +54,7 @@ class Outside:
     temporal: Client
     task_queue: str
     http: httpx.AsyncClient
-    servers: McpServers
+    open_servers: OpenServers
 
 
 @asynccontextmanager
@@ -63,15 +62,12 @@ async def reaching(
     temporal: Client, *, task_queue: str, private_addresses: PrivateAddresses, mcp_folder: Path | None = None
 ) -> AsyncIterator[Outside]:
     """What the process reaches the world with, closed at the end; all outbound calls go through the guard (SPEC Y4)."""
-    servers = McpServers(
-        http_client_for=lambda headers: build_mcp_http_client(private_addresses=private_addresses, headers=headers),
-        folder=mcp_folder,
-    )
+    mcp = McpAccess(private_addresses=private_addresses, folder=mcp_folder)
     try:
         async with build_client(private_addresses=private_addresses) as http:
-            yield Outside(temporal, task_queue, http, servers)
+            yield Outside(temporal, task_queue, http, mcp.servers)
     finally:
-        await servers.aclose()
+        await mcp.aclose()
 
 
 def build_app(store: Store, outside: Outside, *, options: ApiOptions | None = None) -> FastAPI:
@@ -125,7 +121,7 @@ def _ports(store: Store, outside: Outside) -> Ports:
         async def secret(name: str) -> str | None:
             return await _secret(store, space_id, name)
 
-        return await freeze_tools(definition, servers=outside.servers, resolve_secret=secret)
+        return await freeze_tools(definition, open_servers=outside.open_servers, resolve_secret=secret)
 
     async def stored(space_id: UUID, names: Sequence[str]) -> Mapping[str, StoredConnection]:
         rows = await reads.connections(store, space_id)

@@ -1,43 +1,31 @@
-"""Tools of MCP servers: schemas frozen at publishing; answers as text, artifacts and errors (SPEC T1, T4, T7).
+"""Tools of MCP servers: schemas frozen at publishing, and calls through the process's connections (SPEC T1, T4).
 
-What a server says about the effects of its own tools is not believed; the agent definition says it.
+What a server says about the effects of its own tools is not believed; the agent definition says it. The SDK is
+imported by the first call only, not with this module.
 """
 
-import base64
-import binascii
-import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
-
-from mcp.types import (
-    AudioContent,
-    BlobResourceContents,
-    CallToolResult,
-    ContentBlock,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-)
-from mcp.types import Tool as RemoteTool
+from typing import TYPE_CHECKING
 
 from context.errors import ConfigurationInvalidError
 from context.policy import Effect, FrozenTool, ToolEntry
 from tools.errors import ToolUnavailableError
-from tools.mcp_servers import McpServer, McpServers, ServerRefusal
-from tools.outcomes import artifact_note, error_outcome, exact_json, text_outcome, without_credentials
-from tools.port import Artifact, ToolInvocation, ToolOutcome, wants_key
+from tools.mcp_access import McpServer, OpenServers
+from tools.outcomes import error_outcome, without_credentials
+from tools.port import ToolInvocation, ToolOutcome, wants_key
 from tools.schemas import checked_schema
 from tools.secrets import ConnectionMissingError, ResolveSecret, secret_of
+
+if TYPE_CHECKING:
+    from mcp.types import Tool as RemoteTool
 
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_NAME = 64
 
 
 async def list_frozen(
-    entry: ToolEntry, *, servers: McpServers, resolve_secret: ResolveSecret
+    entry: ToolEntry, *, open_servers: OpenServers, resolve_secret: ResolveSecret
 ) -> tuple[FrozenTool, ...]:
     """The server's allowed tools as frozen into a release, in the server's order.
 
@@ -45,7 +33,7 @@ async def list_frozen(
     """
     try:
         secret = await secret_of(entry, resolve_secret)
-        listed = await servers.list_tools(McpServer.of(entry, secret))
+        listed = await (await open_servers()).list_tools(McpServer.of(entry, secret))
     except ConnectionMissingError as error:
         raise ConfigurationInvalidError(f"The MCP server '{entry.name}': {error.message}") from None
     except ToolUnavailableError:
@@ -68,7 +56,7 @@ def _refuse_unknown_names(entry: ToolEntry, offered: set[str]) -> None:
         )
 
 
-def _frozen(entry: ToolEntry, tool: RemoteTool) -> FrozenTool:
+def _frozen(entry: ToolEntry, tool: "RemoteTool") -> FrozenTool:
     return FrozenTool(
         name=wire_name(tool.name),
         description=tool.description or tool.title or "",
@@ -90,11 +78,11 @@ class McpTool:
     """One tool of one server."""
 
     def __init__(
-        self, frozen: FrozenTool, entry: ToolEntry, *, servers: McpServers, resolve_secret: ResolveSecret
+        self, frozen: FrozenTool, entry: ToolEntry, *, open_servers: OpenServers, resolve_secret: ResolveSecret
     ) -> None:
         self.frozen = frozen
         self._entry = entry
-        self._servers = servers
+        self._open_servers = open_servers
         self._resolve_secret = resolve_secret
 
     async def run(self, call: ToolInvocation, *, on_progress: Callable[[], None]) -> ToolOutcome:
@@ -102,7 +90,8 @@ class McpTool:
             secret = await secret_of(self._entry, self._resolve_secret)
         except ConnectionMissingError as error:
             return error_outcome("ConnectionMissing", error.message)
-        answer = await self._servers.call(
+        servers = await self._open_servers()
+        answer = await servers.call(
             McpServer.of(self._entry, secret),
             self.frozen.remote_name or self.frozen.name,
             call.arguments,
@@ -110,51 +99,6 @@ class McpTool:
             idempotency_key=call.idempotency_key if wants_key(self.frozen) else None,
             on_progress=on_progress,
         )
-        return without_credentials(_outcome(answer, call), secret)
+        from tools.mcp_answers import outcome_of
 
-
-def _outcome(answer: CallToolResult | ServerRefusal, call: ToolInvocation) -> ToolOutcome:
-    if isinstance(answer, ServerRefusal):
-        return error_outcome("McpError", answer.message, code=answer.code)
-    raw = exact_json(answer.model_dump(mode="json", by_alias=True, exclude_none=True))
-    artifacts: list[Artifact] = []
-    try:
-        parts = [_shown(block, artifacts, call) for block in answer.content]
-    except binascii.Error:
-        return replace(error_outcome("InvalidToolResult", "The tool's binary content is not valid base64."), raw=raw)
-    if not parts and answer.structured_content is not None:
-        parts = [json.dumps(answer.structured_content, ensure_ascii=False)]
-    text = "\n".join(parts)
-    if answer.is_error:
-        return replace(error_outcome("ToolError", text), raw=raw, artifacts=tuple(artifacts))
-    return text_outcome(text, raw, artifacts=tuple(artifacts))
-
-
-def _shown(block: ContentBlock, artifacts: list[Artifact], call: ToolInvocation) -> str:
-    """One content block as text; what is binary is kept as an artifact and leaves its reference (SPEC T7)."""
-    match block:
-        case TextContent():
-            return block.text
-        case ImageContent() | AudioContent():
-            return _kept(Artifact(block.mime_type, _decoded(block.data)), artifacts, call)
-        case ResourceLink():
-            return _json(block.model_dump(mode="json", include={"uri", "name", "description"}, exclude_none=True))
-        case EmbeddedResource():
-            resource = block.resource
-    if isinstance(resource, BlobResourceContents):
-        media_type = resource.mime_type or "application/octet-stream"
-        return _kept(Artifact(media_type, _decoded(resource.blob), str(resource.uri)), artifacts, call)
-    return resource.text
-
-
-def _kept(artifact: Artifact, artifacts: list[Artifact], call: ToolInvocation) -> str:
-    artifacts.append(artifact)
-    return _json(artifact_note(call.operation_id, len(artifacts), artifact))
-
-
-def _decoded(text: str) -> bytes:
-    return base64.b64decode(text, validate=True)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+        return without_credentials(outcome_of(answer, call), secret)

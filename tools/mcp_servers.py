@@ -26,8 +26,8 @@ from mcp.types import Tool as RemoteTool
 from opentelemetry import trace
 from pydantic import ValidationError
 
-from context.policy import ToolEntry
 from tools.errors import ToolTimeoutError, ToolUnavailableError
+from tools.mcp_access import McpServer
 from tools.running import Caught, unless_stopped
 
 MAX_EVENT_BYTES = 64 * 1024 * 1024
@@ -39,20 +39,6 @@ _MOMENT_S = 0.5
 
 HttpClientFor = Callable[[Mapping[str, str]], httpx2.AsyncClient]
 """A new guarded client that sends these headers with each request; closed by whoever asked for it."""
-
-
-@dataclass(frozen=True)
-class McpServer:
-    """Where a server is and how it is greeted; equal ones share a connection. Never logged: it may hold a secret."""
-
-    command: tuple[str, ...] | None
-    url: str | None
-    headers: tuple[tuple[str, str], ...] = field(repr=False)
-
-    @classmethod
-    def of(cls, entry: ToolEntry, secret: str | None) -> "McpServer":
-        headers = entry.headers | ({"Authorization": f"Bearer {secret}"} if secret else {})
-        return cls(entry.command if entry.url is None else None, entry.url, tuple(sorted(headers.items())))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from context.policy import AgentDefinition, FrozenTool, Release, ToolEntry
 from tools.builtin import Backends, BuiltinTool, freeze_builtin, has_backend
 from tools.http import HttpTool, freeze_http
 from tools.mcp import McpTool, list_frozen, wire_name
-from tools.mcp_servers import McpServers
+from tools.mcp_access import OpenServers
 from tools.outcomes import error_outcome
 from tools.port import Tool, ToolInvocation, ToolOutcome
 from tools.python import PythonTool, freeze_python
@@ -31,12 +31,12 @@ class Adapters:
     """What tools of every kind reach the world with; one per process."""
 
     http: httpx.AsyncClient
-    servers: McpServers
+    open_servers: OpenServers
     backends: Backends
 
 
 async def freeze_tools(
-    definition: AgentDefinition, *, servers: McpServers, resolve_secret: ResolveSecret
+    definition: AgentDefinition, *, open_servers: OpenServers, resolve_secret: ResolveSecret
 ) -> tuple[FrozenTool, ...]:
     """The callable tools of a definition, in its order, with `result_read` behind them if there are any (SPEC T1, T5).
 
@@ -44,14 +44,14 @@ async def freeze_tools(
     """
     frozen: list[FrozenTool] = []
     for entry in definition.tools:
-        frozen += await _frozen(entry, servers, resolve_secret)
+        frozen += await _frozen(entry, open_servers, resolve_secret)
     frozen = _with_unique_names(frozen)
     if frozen and all(tool.name != "result_read" for tool in frozen):
         frozen.append(freeze_builtin(_RESULT_READ))
     return tuple(frozen)
 
 
-async def _frozen(entry: ToolEntry, servers: McpServers, resolve_secret: ResolveSecret) -> Sequence[FrozenTool]:
+async def _frozen(entry: ToolEntry, open_servers: OpenServers, resolve_secret: ResolveSecret) -> Sequence[FrozenTool]:
     match entry.kind:
         case "builtin":
             return [freeze_builtin(entry)]
@@ -61,7 +61,7 @@ async def _frozen(entry: ToolEntry, servers: McpServers, resolve_secret: Resolve
             # Importing a module may take seconds, which the event loop doesn't have.
             return [await asyncio.to_thread(freeze_python, entry)]
         case "mcp":
-            return await list_frozen(entry, servers=servers, resolve_secret=resolve_secret)
+            return await list_frozen(entry, open_servers=open_servers, resolve_secret=resolve_secret)
 
 
 def _with_unique_names(tools: Sequence[FrozenTool]) -> list[FrozenTool]:
@@ -136,4 +136,4 @@ def _tool(frozen: FrozenTool, entry: ToolEntry, adapters: Adapters, resolve_secr
         case "http":
             return HttpTool(frozen, entry, client=adapters.http, resolve_secret=resolve_secret)
         case "mcp":
-            return McpTool(frozen, entry, servers=adapters.servers, resolve_secret=resolve_secret)
+            return McpTool(frozen, entry, open_servers=adapters.open_servers, resolve_secret=resolve_secret)

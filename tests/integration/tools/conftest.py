@@ -13,6 +13,7 @@ import httpx2
 import pytest
 
 from egress.mcp import build_mcp_http_client
+from tools.mcp_access import OpenServers
 from tools.mcp_servers import McpServers
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -27,6 +28,15 @@ async def servers() -> AsyncIterator[McpServers]:
     pool = McpServers(http_client_for=guarded, folder=ROOT, connect_timeout_s=15)
     yield pool
     await pool.aclose()
+
+
+def opened(servers: McpServers) -> OpenServers:
+    """A way to servers that are there already."""
+
+    async def open_servers() -> McpServers:
+        return servers
+
+    return open_servers
 
 
 @dataclass

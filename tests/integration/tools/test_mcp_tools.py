@@ -11,7 +11,7 @@ import pytest
 
 from context.errors import ConfigurationInvalidError
 from context.policy import FrozenTool, ToolEntry
-from tests.integration.tools.conftest import ROOT, HttpServer, StartServer, free_port, guarded
+from tests.integration.tools.conftest import ROOT, HttpServer, StartServer, free_port, guarded, opened
 from tests.support.tool_calls import OPERATION, entry, invocation, no_progress, no_secrets
 from tests.support.tool_server import Answer, Received, tool_server
 from tools.errors import ToolTimeoutError, ToolUnavailableError
@@ -30,7 +30,7 @@ def frozen(remote_name: str, **fields: Any) -> FrozenTool:
 
 async def call(servers: McpServers, where: dict[str, Any], name: str, **arguments: Any) -> ToolOutcome:
     written = entry(kind="mcp", **where)
-    tool = McpTool(frozen(name, timeout_s=10), written, servers=servers, resolve_secret=no_secrets)
+    tool = McpTool(frozen(name, timeout_s=10), written, open_servers=opened(servers), resolve_secret=no_secrets)
     return await tool.run(invocation(**arguments), on_progress=no_progress)
 
 
@@ -49,7 +49,7 @@ async def where(request: pytest.FixtureRequest, start_server: StartServer) -> di
 
 
 async def listed(servers: McpServers, written: ToolEntry) -> dict[str, FrozenTool]:
-    tools = await list_frozen(written, servers=servers, resolve_secret=no_secrets)
+    tools = await list_frozen(written, open_servers=opened(servers), resolve_secret=no_secrets)
     return {tool.name: tool for tool in tools}
 
 
@@ -132,7 +132,7 @@ async def test_a_call_that_changes_something_carries_the_operation_as_its_key(
     trace = tmp_path / "trace"
     for effect in ("read_only", "idempotent", "side_effect"):
         tool = McpTool(
-            frozen("count", effect=effect), entry(kind="mcp", **where), servers=servers, resolve_secret=no_secrets
+            frozen("count", effect=effect), entry(kind="mcp", **where), open_servers=opened(servers), resolve_secret=no_secrets
         )
         await tool.run(invocation(path=str(trace)), on_progress=no_progress)
     assert trace.read_text().split() == ["None", str(OPERATION), str(OPERATION)]
@@ -187,7 +187,7 @@ async def test_a_call_over_its_time_limit_leaves_the_outcome_open_and_the_connec
 ) -> None:
     """SPEC T4."""
     slow = McpTool(
-        frozen("waits", timeout_s=0.4), entry(kind="mcp", **where), servers=servers, resolve_secret=no_secrets
+        frozen("waits", timeout_s=0.4), entry(kind="mcp", **where), open_servers=opened(servers), resolve_secret=no_secrets
     )
     with pytest.raises(ToolTimeoutError) as late:
         await slow.run(invocation(seconds=20.0), on_progress=no_progress)
@@ -198,7 +198,7 @@ async def test_a_call_over_its_time_limit_leaves_the_outcome_open_and_the_connec
 async def test_a_stop_does_not_wait_for_the_server(servers: McpServers, where: dict[str, Any]) -> None:
     """SPEC S8."""
     at_work = asyncio.Event()
-    tool = McpTool(frozen("waits"), entry(kind="mcp", **where), servers=servers, resolve_secret=no_secrets)
+    tool = McpTool(frozen("waits"), entry(kind="mcp", **where), open_servers=opened(servers), resolve_secret=no_secrets)
     running = asyncio.create_task(tool.run(invocation(seconds=20.0), on_progress=at_work.set))
     await at_work.wait()
     running.cancel()
@@ -210,7 +210,7 @@ async def test_a_stop_does_not_wait_for_the_server(servers: McpServers, where: d
 async def test_a_servers_progress_is_a_sign_of_life(servers: McpServers, where: dict[str, Any]) -> None:
     """SPEC W5."""
     beats: list[int] = []
-    tool = McpTool(frozen("waits"), entry(kind="mcp", **where), servers=servers, resolve_secret=no_secrets)
+    tool = McpTool(frozen("waits"), entry(kind="mcp", **where), open_servers=opened(servers), resolve_secret=no_secrets)
     await tool.run(invocation(seconds=0.2), on_progress=lambda: beats.append(1))
     assert beats
 
@@ -231,7 +231,7 @@ async def test_the_secret_goes_as_bearer_with_each_request_and_does_not_come_bac
 
     async with tool_server(server) as http:
         written = entry(kind="mcp", url=http.url, connection="ours")
-        tool = McpTool(frozen("echo"), written, servers=servers, resolve_secret=secrets)
+        tool = McpTool(frozen("echo"), written, open_servers=opened(servers), resolve_secret=secrets)
         outcome = await tool.run(invocation(), on_progress=no_progress)
         await servers.aclose()
     assert {request.headers["authorization"] for request in http.requests} == {f"Bearer {secret}"}

@@ -13,6 +13,7 @@ import yaml
 from context.errors import ConfigurationInvalidError
 from context.policy import AgentDefinition, FrozenTool, Release
 from egress.client import build_client
+from tests.integration.tools.conftest import opened
 from tests.support.tool_calls import SESSION, invocation, no_progress, no_secrets
 from tests.support.tool_server import Answer, tool_server
 from tools.arguments import Accepted, check_arguments
@@ -37,7 +38,7 @@ def definition(*tools: dict[str, Any]) -> AgentDefinition:
 
 
 async def frozen(servers: McpServers, *tools: dict[str, Any]) -> tuple[FrozenTool, ...]:
-    return await freeze_tools(definition(*tools), servers=servers, resolve_secret=no_secrets)
+    return await freeze_tools(definition(*tools), open_servers=opened(servers), resolve_secret=no_secrets)
 
 
 async def stored(result_ref: str, session_id: UUID) -> str | None:
@@ -47,7 +48,7 @@ async def stored(result_ref: str, session_id: UUID) -> str | None:
 @pytest.fixture
 async def adapters(servers: McpServers) -> AsyncIterator[Adapters]:
     async with build_client(private_addresses="loopback") as client:
-        yield Adapters(http=client, servers=servers, backends=Backends(read_result=stored))
+        yield Adapters(http=client, open_servers=opened(servers), backends=Backends(read_result=stored))
 
 
 def release(tools: tuple[FrozenTool, ...], *written: dict[str, Any]) -> Release:
