@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
-from genai_prices import Usage as PricedUsage
-from genai_prices import calc_price
-
 from context.policy import Price
 from context.replies import Usage
 from providers.profiles import profile_for
@@ -103,6 +100,14 @@ def cost(provider: str, model: str, usage: Usage, price: Price | None = None) ->
         return None
     if provider not in _OFFICIAL:
         return None
+    return _public_price(provider, model, usage)
+
+
+def _public_price(provider: str, model: str, usage: Usage) -> Decimal | None:
+    # The table comes with a second HTTP library, which a process should not have to load before it can work.
+    from genai_prices import Usage as PricedUsage
+    from genai_prices import calc_price
+
     counted = PricedUsage(
         input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cache_read_tokens=usage.cached_tokens
     )
