@@ -32,11 +32,13 @@ ATTEMPT = """
                 run.release_id
     ), old AS (
       UPDATE attempts SET state = 'superseded', ended_at = now()
-      WHERE operation_id = :operation_id AND state = 'calling' AND EXISTS (SELECT 1 FROM op) RETURNING 1
+      WHERE operation_id = :operation_id AND state = 'calling' AND EXISTS (SELECT 1 FROM op)
     ), new AS (
       INSERT INTO attempts (operation_id, attempt_no, state) SELECT :operation_id, attempts, 'calling' FROM op
     )
-    SELECT op.*, EXISTS (SELECT 1 FROM old) AS interrupted, m.result_id,
+    SELECT op.*, m.result_id,
+           EXISTS (SELECT 1 FROM attempts a
+                   WHERE a.operation_id = :operation_id AND a.state IN ('calling', 'superseded')) AS interrupted,
            CASE WHEN NOT :durable THEN set_config('synchronous_commit', 'off', true) END AS fast
     FROM op LEFT JOIN operations m ON m.operation_id = op.batch_id
 """

@@ -16,12 +16,14 @@ from storage.store import Store
 from storage.tables import agent_tasks, role_contexts
 from storage.writes import WriteSet
 
-# A loop whose request is frozen and not answered is not behind us: it is prepared again, and found as it was (SPEC R6).
+# A loop is behind us once its call is finished. One that a crash interrupted is prepared again and found as it was; one
+# that a stop or a failure cut off is made anew by the next execution (SPEC R6, S9).
 LOCK = text("""
     SELECT s.session_id, r.release_id, r.run_no, r.status, r.execution_no, r.active_ms, r.event_head,
-           r.loops - (SELECT count(*)::int FROM operations o
-                      WHERE o.run_id = r.run_id AND o.purpose = 'business' AND o.loop_no = r.loops
-                        AND o.state IN ('frozen', 'calling') AND o.verdict IS NULL) AS loops,
+           CASE WHEN EXISTS (SELECT 1 FROM operations o
+                             WHERE o.run_id = r.run_id AND o.purpose = 'business' AND o.loop_no = r.loops
+                               AND o.raw_id IS NOT NULL)
+                THEN r.loops ELSE greatest(0, r.loops - 1) END AS loops,
            r.answer_record_id IS NOT NULL AS answered
     FROM runs r JOIN sessions s USING (session_id)
     WHERE r.run_id = :run_id FOR UPDATE OF s, r

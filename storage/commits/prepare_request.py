@@ -49,6 +49,7 @@ class Waiting:
 GATHER = text("""
     SELECT
       (SELECT prepared FROM operations WHERE operation_id = :operation_id) AS prepared,
+      (SELECT answer_record_id IS NOT NULL FROM runs WHERE run_id = :run_id) AS answered,
       (SELECT json_agg(json_build_object('source_id', o.operation_id, 'payload_id', encode(o.result_id, 'hex'),
                 'digest', encode(p.digest, 'hex'), 'tokens', p.tokens -> :estimator, 'call_id', o.call_id,
                 'status', o.verdict ->> 'status') ORDER BY o.ordinal)
@@ -71,9 +72,13 @@ CLAIM = """
     WHERE delivery_id = ANY(CAST(:claimed AS uuid[]))
 """
 MOVE_RUN = """
-    UPDATE runs SET phase = 'calling_model', loops = :loop, input_cutoff = :cutoff, event_head = :event_head
+    UPDATE runs SET phase = 'calling_model', loops = :loop, input_cutoff = :cutoff, event_head = :event_head,
+           answer_record_id = NULL
     WHERE run_id = :run_id
-"""
+"""  # what was said before one more loop is no longer the answer
+
+
+NOTHING_NEW = PreparedRequest(cutoff=0, estimated=0, input_limit=0, supplements=0, nothing_new=True)
 
 
 async def prepare_request(store: Store, request: PrepareRequest, terms: RequestTerms) -> PreparedRequest:
@@ -85,6 +90,8 @@ async def prepare_request(store: Store, request: PrepareRequest, terms: RequestT
             return PreparedRequest.model_validate(found["prepared"])
         if len(found["results"] or ()) != (found["size"] or 0):
             raise AgentLoomError("A batch is to be delivered before all its calls are settled.")
+        if found["answered"] and not found["inputs"]:
+            return NOTHING_NEW
         preparation = _Preparation(request, terms, heads, Measuring(store.payloads, connection, terms.counter))
         return await preparation.commit(_waiting(found["results"]), _waiting(found["inputs"]))
 

@@ -12,7 +12,7 @@ from tests.acceptance.test_history import texts
 from tests.acceptance.test_tool_batches import results, settled
 from tests.support import replies
 from tests.support.faults import Pauses
-from tests.support.model_server import ModelServer
+from tests.support.model_server import ModelServer, Scripted
 from tests.support.run_tools import traced
 from tests.support.run_world import Json, RunWorld, Servers, python_tool, running_world
 
@@ -254,7 +254,8 @@ async def test_an_answer_that_a_stop_overtook_is_not_asked_for_again(servers: Se
 async def test_a_run_with_another_end_is_not_resumable(world: RunWorld, end: str, limits: Json) -> None:
     """SPEC S9: 409 with the reason, and the text that came along is not stored."""
     await world.publish(tools=["now"], limits=limits)
-    world.model.add({"succeeded": "yes", "timed_out": HELD, "exhausted": replies.calls(("now", {}))}[end])
+    script: dict[str, Scripted] = {"succeeded": "yes", "timed_out": HELD, "exhausted": replies.calls(("now", {}))}
+    world.model.add(script[end])
     run = await world.ask()
     assert run["status"] == end
     refused = await world.post(f"/runs/{run['run_id']}/resume", {"text": "go on"}, status=409)

@@ -15,7 +15,7 @@ import pytest
 from tests.support.child_worker import ChildWorker, WorkerNursery, WorkerPlace
 from tests.support.faults import Fault
 from tests.support.lives import Moods, User, check
-from tests.support.run_world import RunWorld, python_tool
+from tests.support.run_world import Json, RunWorld, python_tool
 
 COMMITS = (
     "open_run",
@@ -29,7 +29,7 @@ COMMITS = (
     "settle_intent",
 )
 POINTS = (*(f"{commit}.{side}_commit" for commit in COMMITS for side in ("before", "after")), "call_model.answered")
-AGENT = {
+AGENT: Json = {
     "limits": {"max_loops": 12, "max_parallel_tools": 2},
     "model": {"retry": {"max_attempts": 2, "max_elapsed_s": 5}},
 }
@@ -88,7 +88,7 @@ async def play(world: RunWorld, nursery: WorkerNursery, place: WorkerPlace, seed
     for number, late_input in zip(range(users), ["carry", "continue"] * users, strict=False):
         name = f"agent-{late_input}"
         if name not in world.agents:
-            tools = ["now", python_tool("pause", "idempotent")]
+            tools: list[str | Json] = ["now", python_tool("pause", "idempotent")]
             await world.publish(name, tools=tools, context={"late_input": late_input}, **AGENT)
         session = await world.open_session(name)
         people.append(User(world, session, f"u{number}", random.Random(seed * 100 + number)))
