@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -38,6 +39,7 @@ from storage.reconciling import Reconciler
 from storage.run_commits import RunCommits
 from storage.store import FaultPlan, Store
 from tools.builtin import Backends
+from tools.folders import remove_run_folder
 from tools.mcp_access import McpAccess
 from tools.registry import Adapters, ToolBoxes
 from tools.release_tools import ReleaseTools
@@ -91,7 +93,8 @@ def build_activities(store: Store, edges: Edges) -> Sequence[Any]:
 
     commits = RunCommits(store)
     releases = Releases(commits, build_model=build_model, build_tools=build_tools)
-    runs, requests = RunActivities(commits, releases), RequestActivities(commits, releases)
+    runs = RunActivities(commits, releases, remove_folder=partial(remove_run_folder, edges.work_dir))
+    requests = RequestActivities(commits, releases)
     tools = ToolCallActivities(commits, releases)
     models = ModelCallActivities(commits, releases, Batches(commits, tools))
     steps = [requests.prepare_request, models.call_model, tools.call_tool]
