@@ -15,7 +15,6 @@ from typing import Any
 from uuid import UUID
 
 from temporalio.client import Client
-from temporalio.envconfig import ClientConfig
 from temporalio.worker import Worker
 
 from activities.batches import Batches
@@ -43,9 +42,10 @@ from tools.folders import remove_run_folder
 from tools.mcp_access import McpAccess
 from tools.registry import Adapters, ToolBoxes
 from tools.release_tools import ReleaseTools
+from workflows.connecting import connect
 from workflows.dispatch import TemporalSender
 from workflows.lost_runs import TemporalWatch
-from workflows.registry import WORKFLOWS, data_converter, sandbox
+from workflows.registry import WORKFLOWS, sandbox
 
 # A worker that lost its cache, or died, gives its workflows up after this time instead of Temporal's ten seconds.
 STICKY = timedelta(seconds=1)
@@ -109,6 +109,7 @@ def build_worker(client: Client, store: Store, edges: Edges, *, task_queue: str,
         "max_heartbeat_throttle_interval": HEARTBEATS,
         "default_heartbeat_throttle_interval": HEARTBEATS,
         "workflow_failure_exception_types": [AgentLoomError],
+        "max_concurrent_workflow_tasks": 16,
     }
     return Worker(
         client,
@@ -142,11 +143,6 @@ async def run_worker(settings: Settings, faults: FaultPlan | None = None) -> Non
             await asyncio.wait([asyncio.create_task(stop.wait()), keeping], return_when=asyncio.FIRST_COMPLETED)
         keeping.cancel()
     await store.aclose()
-
-
-async def connect() -> Client:
-    """A client of the Temporal server that the environment names (`temporalio.envconfig`)."""
-    return await Client.connect(**ClientConfig.load_client_connect_config(), data_converter=data_converter())
 
 
 def main() -> None:
