@@ -30,7 +30,7 @@ from process_logs import configure_logs
 from providers.chat import ChatClient
 from providers.demo.server import serve as serve_demo
 from providers.release_model import ReleaseModel
-from settings import PrivateAddresses, Settings, load_settings, use_app_dir
+from settings import PrivateAddresses, Settings, settings_or_exit, use_app_dir
 from storage.for_release import StoredResults, secrets_of
 from storage.outbox import Relay
 from storage.payloads import Keys
@@ -147,7 +147,7 @@ async def run_worker(settings: Settings, faults: FaultPlan | None = None) -> Non
 
 def main() -> None:
     """Entry point of `python -m worker`."""
-    settings = load_settings()
+    settings = settings_or_exit()
     use_app_dir(settings.app_dir)
     configure_logs(settings.log_level)
     import uvloop

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from api.app import Outside, build_app, reaching
 from api.serving import ApiServer
 from process_logs import configure_logs
-from settings import Settings, load_settings, use_app_dir
+from settings import Settings, settings_or_exit, use_app_dir
 from storage.payloads import Keys
 from storage.store import Store
 from workflows.connecting import connect
@@ -39,7 +39,7 @@ async def _outside(settings: Settings) -> AsyncIterator[Outside]:
 
 def main() -> None:
     """Entry point of `python -m api`."""
-    settings = load_settings()
+    settings = settings_or_exit()
     use_app_dir(settings.app_dir)
     configure_logs(settings.log_level)
     import uvloop

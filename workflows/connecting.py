@@ -1,4 +1,4 @@
-"""Where Temporal is: what the environment names (`temporalio.envconfig`), else a server on this machine's usual port."""
+"""Where Temporal is: what the environment names (`temporalio.envconfig`), else the usual port of this machine."""
 
 from typing import Any
 
