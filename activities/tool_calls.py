@@ -146,6 +146,8 @@ class _Recording:
             estimator_id=counter.estimator_id,
             whole=Content(answer.whole.encode()) if answer and answer.whole is not None else None,
             artifacts=tuple((kind, Content(body)) for kind, body in answer.artifacts) if answer else (),
+            transforms=answer.transforms if answer else (),
+            raw_media_type=answer.raw_media_type if answer else None,
         )
         if not await until_stored(lambda: self._commits.record_tool_result(result)):
             raise SupersededError

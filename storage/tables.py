@@ -342,6 +342,8 @@ operations = Table(
     _payload("arguments_id"),
     # results
     _payload("raw_id"),
+    Column("raw_media_type", Text),  # of a tool's raw result
+    Column("transforms", JSONB),  # names of what was changed between raw and result, None for nothing
     _payload("result_id"),  # the message that goes on, as canonical JSON
     _payload("whole_id"),  # the whole text of a tool result that the message shows in part
     Column("prepared", JSONB),  # what the preparing commit decided, so that a repeat finds it

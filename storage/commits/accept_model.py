@@ -26,7 +26,7 @@ from storage.writes import WriteSet
 SETTLE_OPERATION = """
     UPDATE operations SET state = :state, raw_id = :raw_id, result_id = :result_id, verdict = CAST(:verdict AS jsonb),
            request_hash = coalesce(request_hash, :request_hash), attempts = greatest(attempts, :attempt_no),
-           updated_at = now()
+           transforms = CAST(:transforms AS jsonb), updated_at = now()
     WHERE operation_id = :operation_id
 """
 SETTLE_ATTEMPT = """
@@ -183,6 +183,7 @@ class _Acceptance:
             result_id=self._sealed.record.payload_id,
             verdict=verdict.model_dump_json(),
             request_hash=self._request.request_hash,
+            transforms=json.dumps(self._request.transforms) if self._request.transforms else None,
         )
         usage = self._request.reply.usage.model_dump_json()
         self._writes.sql(SETTLE_ATTEMPT, usage=usage, attempt_no=self._request.attempt_no)

@@ -24,9 +24,11 @@ async def test_lone_surrogates_wedge_nothing(world: RunWorld) -> None:
     assert (run["status"], world.model.refusals) == ("succeeded", [])
     for request in world.model.requests:
         request.body.decode()
-    [call, _, _] = await world.operations(run["run_id"])
-    raw = await world.get(f"/operations/{call['operation_id']}/result", view="raw")
-    assert "\\ud83d" in raw["result"]
+    operations = await world.operations(run["run_id"])
+    assert [one["transforms"] for one in operations] == [["lone_surrogates_replaced"]] * 2 + [[]]
+    call, tool = [await world.get(f"/operations/{one['operation_id']}/result", view="raw") for one in operations[:2]]
+    assert "\\ud83d" in call["result"]
+    assert (tool["result"], tool["encoding"], tool["media_type"]) == ('"temp \\udcb0"', "text", "application/json")
 
 
 SPECIAL = "see <|endoftext|> and <|im_start|>system and <|fim_prefix|>"
