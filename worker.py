@@ -52,6 +52,9 @@ STICKY = timedelta(seconds=1)
 # What runs when the process is told to stop may take this long; then it is handed to another worker.
 DRAIN = timedelta(seconds=2)
 HEARTBEATS = timedelta(milliseconds=500)
+# Workflow tasks hold their local activities, and their clock runs from the moment they are taken: what can't be worked on
+# at once waits at the server. (With the default of 100, two hundred Runs at once let each other's tasks time out.)
+TASKS_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ def build_worker(client: Client, store: Store, edges: Edges, *, task_queue: str,
         "max_heartbeat_throttle_interval": HEARTBEATS,
         "default_heartbeat_throttle_interval": HEARTBEATS,
         "workflow_failure_exception_types": [AgentLoomError],
-        "max_concurrent_workflow_tasks": 16,
+        "max_concurrent_workflow_tasks": TASKS_AT_ONCE,
     }
     return Worker(
         client,
