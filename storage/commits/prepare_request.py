@@ -194,6 +194,11 @@ class _Preparation:
         return self._terms.tools_tokens + self._terms.counter.request_overhead
 
     @property
+    def _has_tools(self) -> bool:
+        """Whether schemas or calls are in the request, whose wire form no provider says how it counts (SPEC B4)."""
+        return self._terms.tools_tokens > 0 or any(item.kind == "tool_result" for item in self._items)
+
+    @property
     def _view_id(self) -> UUID:
         return self._heads.view_id or derived(self._heads.context_id, "view", 1)
 
@@ -245,7 +250,7 @@ class _Preparation:
             "estimated_input_tokens": prepared.estimated,
             "input_limit": prepared.input_limit,
             "counting_method": counter.estimator_id,
-            "exact": counter.exact,
+            "exact": counter.exact and not self._has_tools,
             "transforms": json.dumps(transforms),
             "validation": "budget_exceeded" if prepared.refused else "passed",
         }

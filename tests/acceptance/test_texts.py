@@ -71,3 +71,14 @@ async def test_a_question_of_two_hundred_thousand_characters_and_a_result_of_thr
     assert world.sent[1][1]["content"] == question
     history = await world.workflow(run["run_id"]).fetch_history()
     assert len(json.dumps(history.to_json_dict())) < 40_000
+
+
+async def test_a_count_is_exact_only_without_tools(world: RunWorld) -> None:
+    """SPEC B4: how messages are counted is documented for the model; how schemas and calls are is not."""
+    model = {"provider": "openai", "model": "gpt-4o"}
+    await world.publish("plain", model=model)
+    await world.publish("with-tool", tools=["now"], model=model)
+    world.model.add("ok", "ok")
+    runs = [await world.ask("hello", await world.open_session(agent)) for agent in ("plain", "with-tool")]
+    exact = [(await world.manifests(run["run_id"]))[0]["exact"] for run in runs]
+    assert exact == [True, False]
