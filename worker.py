@@ -52,8 +52,8 @@ STICKY = timedelta(seconds=1)
 # What runs when the process is told to stop may take this long; then it is handed to another worker.
 DRAIN = timedelta(seconds=2)
 HEARTBEATS = timedelta(milliseconds=500)
-# Workflow tasks hold their local activities, and their clock runs from the moment they are taken: what can't be worked on
-# at once waits at the server. (With the default of 100, two hundred Runs at once let each other's tasks time out.)
+# Workflow tasks hold their local activities, and their clock runs from the moment they are taken: what can't be worked
+# on at once waits at the server. (With the default of 100, two hundred Runs at once let each other's tasks time out.)
 TASKS_AT_ONCE = 16
 
 
