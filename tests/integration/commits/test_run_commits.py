@@ -3,7 +3,7 @@
 import asyncio
 from uuid import UUID
 
-from context.errors import CorruptPayloadError, SupersededError
+from context.errors import AttemptSupersededError, CorruptPayloadError, SupersededError
 from context.steps import BeginAttempt, Begun, OpenRun, Settled, Stopping
 from storage.commits.begin_attempt import begin_attempt
 from storage.commits.open_run import open_run
@@ -120,7 +120,7 @@ async def test_the_answer_of_a_try_that_was_replaced_changes_nothing(store: Stor
     await opened.prepare(store)
     await opened.begin(rival)
     before = await everything(store)
-    assert await refused(opened.accept(store, attempt=1)) is SupersededError
+    assert await refused(opened.accept(store, attempt=1)) is AttemptSupersededError
     assert await everything(store) == before
     assert (await opened.accept(rival, attempt=2)).kind == "answer"
 
