@@ -162,13 +162,12 @@ class RunWorkflow:
         self._move(phase="calling_model")
         state = self._known
         call = CallModel(
-            operation_id=state.operation_id,
+            run_id=self._start.run_id,
             release_id=state.release_id,
-            view_id=prepared.view_id,
-            view_length=prepared.view_length,
             execution_no=self._start.execution_no,
+            loop=state.loop,
             deadline_at=state.deadline_at,
-            following=self._next_request(None) if state.loop < state.max_loops else None,
+            may_go_on=state.loop < state.max_loops,
             at_once=state.max_parallel_tools,
         )
         return await steps.call_model(call, prepared, loop=state.loop, remaining_s=self._remaining_s)
@@ -200,8 +199,10 @@ class RunWorkflow:
         if state.loop >= state.max_loops:
             raise RunEnds(out_of_loops(state.max_loops))
         self._move(phase="running_tools")
+        batch_id = state.batch_id
+        assert batch_id is not None
         execution_no, at_once = self._start.execution_no, state.max_parallel_tools
-        if not await steps.run_tools(plans, execution_no=execution_no, at_once=at_once):
+        if not await steps.run_tools(batch_id, plans, execution_no=execution_no, at_once=at_once):
             await self._cancellation()
 
     @staticmethod

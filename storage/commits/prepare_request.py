@@ -179,14 +179,13 @@ class _Preparation:
         if isinstance(verdict, TooLarge):
             protected = await self._measuring.protected_tokens(self._heads.view_id, tuple(self._items))
             verdict = judge(estimated, terms.budget, protected=protected + self._fixed)
+        supplements = sum(one.kind == "supplement" for one in inputs)
         return PreparedRequest(
             cutoff=max([self._heads.input_cutoff, *(one.input_seq for one in inputs)]),
             estimated=estimated,
             input_limit=terms.budget.input_limit,
-            supplements=sum(one.kind == "supplement" for one in inputs),
-            view_id=self._view_id,
-            view_length=self._heads.view_length + len(self._items),
-            refused=_refusal(verdict),
+            **({"supplements": supplements} if supplements else {}),
+            **({"refused": refusal} if (refusal := _refusal(verdict)) else {}),
         )
 
     @property
