@@ -89,6 +89,9 @@ async def test_a_stop_inside_a_batch_leaves_a_session_that_works(world: RunWorld
     session = await world.open_session()
     run_id = await world.start("go", session)
     await settled(world, run_id, "echo")
+    async with asyncio.timeout(20):
+        while not traced(trace):
+            await asyncio.sleep(0.01)
     await world.stop(run_id)
     stopped = await world.ended(run_id)
     assert (stopped["status"], stopped["end_reason"], stopped["answer"]) == ("stopped", "user_stop", None)

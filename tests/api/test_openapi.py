@@ -63,11 +63,11 @@ async def test_every_error_is_listed_as_a_problem_document(address: str) -> None
                     assert list(answer["content"]) == ["application/problem+json"], (path, method, status)
 
 
-# Long polls and streams of a Run last as long as the Run does, so here every Run has ended when it begins.
+# Long polls and streams of a Run last as long as the Run does, so here every Run has ended when it begins or goes on.
 END_AT_ONCE = (
     "CREATE FUNCTION end_at_once() RETURNS trigger LANGUAGE plpgsql AS "
     "$$ BEGIN NEW.status := 'stopped'; NEW.end_reason := 'user_stop'; RETURN NEW; END $$",
-    "CREATE TRIGGER end_at_once BEFORE INSERT ON runs FOR EACH ROW EXECUTE FUNCTION end_at_once()",
+    "CREATE TRIGGER end_at_once BEFORE INSERT OR UPDATE ON runs FOR EACH ROW EXECUTE FUNCTION end_at_once()",
 )
 
 # Refused on purpose though the form is right: cursors never given out, definitions that name what is not there.
