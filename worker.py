@@ -18,6 +18,7 @@ from temporalio.envconfig import ClientConfig
 from temporalio.worker import Worker
 
 from activities.batches import Batches
+from activities.compactions import CompactionActivities
 from activities.model_calls import ModelCallActivities
 from activities.releases import Releases
 from activities.requests import RequestActivities
@@ -31,6 +32,7 @@ from providers.chat import ChatClient
 from providers.demo.server import serve as serve_demo
 from providers.release_model import ReleaseModel
 from settings import PrivateAddresses, Settings, load_settings, use_app_dir
+from storage.episode_commits import EpisodeCommits
 from storage.for_release import StoredResults, secrets_of
 from storage.outbox import Relay
 from storage.payloads import Keys
@@ -94,8 +96,10 @@ def build_activities(store: Store, edges: Edges) -> Sequence[Any]:
     runs, requests = RunActivities(commits, releases), RequestActivities(commits, releases)
     tools = ToolCallActivities(commits, releases)
     models = ModelCallActivities(commits, releases, Batches(commits, tools))
-    steps = [requests.prepare_request, models.call_model, tools.call_tool]
-    return [runs.open_run, *steps, runs.finish_run]
+    compactions = CompactionActivities(EpisodeCommits(store), commits, releases)
+    steps = [requests.prepare_request, requests.freeze_request, models.call_model, tools.call_tool]
+    episode = [compactions.plan_episode, compactions.summarise_block, compactions.publish_snapshot]
+    return [runs.open_run, *steps, *episode, compactions.fail_episode, runs.finish_run]
 
 
 def build_worker(client: Client, store: Store, edges: Edges, *, task_queue: str, **options: Any) -> Worker:

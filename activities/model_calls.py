@@ -3,7 +3,6 @@
 A result that was received is stored, however long that takes; the call is repeated only if there is none (SPEC R2).
 """
 
-import time
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -11,15 +10,14 @@ from temporalio import activity
 
 from activities.answers import Tried, accepted_answer
 from activities.batches import Batches
-from activities.failures import translated, try_again, until_stored
+from activities.failures import translated, until_stored
 from activities.heartbeat import heartbeating
+from activities.model_breaks import BrokenTry, settle_break
 from activities.releases import Kit, Releases
-from context.errors import CallIdsTakenError, ModelContextLengthError, ModelFailedError, SupersededError
+from context.errors import CallIdsTakenError, SupersededError
 from context.steps import (
     BeginAttempt,
     Begun,
-    Content,
-    FailAttempt,
     ModelAnswered,
     ModelBroke,
     ModelVerdict,
@@ -76,7 +74,8 @@ class ModelCallActivities:
             return begun
         answer = await kit.model.complete(body, on_first_output=lambda: self._first_output(request, begun))
         if isinstance(answer, ModelBroke):
-            return await self._failed(kit, call, begun, answer, digest)
+            tried = BrokenTry(call.operation_id, begun.attempt_no, digest, call.deadline_at)
+            return await settle_break(self._commits, kit.release.definition.model.retry, tried, answer)
         return await self._accept(kit, call, request, begun, answer, digest)
 
     async def _follow(self, kit: Kit, call: CallModel, verdict: ModelVerdict) -> ModelVerdict:
@@ -124,30 +123,6 @@ class ModelCallActivities:
             renamed = await accepted_answer(kit, request, answer, tried, taken=repeated.taken)
             return await until_stored(lambda: self._commits.accept_model(renamed))
 
-    async def _failed(self, kit: Kit, call: CallModel, begun: Begun, broke: ModelBroke, digest: bytes) -> ModelVerdict:
-        """Store the failure; then either another try, or the end of the Operation."""
-        before = await until_stored(lambda: self._commits.failures(call.operation_id))
-        policy = kit.release.definition.model.retry
-        pause = broke.retry_after_s or 0
-        out_of_tries = before.count + 1 >= policy.max_attempts or before.elapsed_s + pause > policy.max_elapsed_s
-        too_late = call.deadline_at is not None and time.time() + pause > call.deadline_at
-        final = not broke.retryable or out_of_tries or too_late
-        verdict = _failure(broke) if final else None
-        failed = FailAttempt(
-            operation_id=call.operation_id,
-            attempt_no=begun.attempt_no,
-            request_hash=digest,
-            code=ModelFailedError.code,
-            reason=broke.reason,
-            status=broke.status,
-            verdict=verdict,
-            fragment=Content(broke.fragment) if broke.fragment else None,
-        )
-        await until_stored(lambda: self._commits.fail_attempt(failed))
-        if verdict is None:
-            raise try_again(broke, before.count)
-        return verdict
-
 
 def _standing(request: "FrozenRequest") -> ModelVerdict:
     """What stands already: the verdict of a settled call, or a recorded stop."""
@@ -156,11 +131,3 @@ def _standing(request: "FrozenRequest") -> ModelVerdict:
     if request.stopping:
         return ModelVerdict(kind="stopping")
     raise SupersededError
-
-
-def _failure(broke: ModelBroke) -> ModelVerdict:
-    """The end of a model call that can't be made: the provider's own overflow has its own code (SPEC B7, L2)."""
-    if broke.reason == "context_length":
-        overflow = ModelContextLengthError
-        return ModelVerdict(kind="failed", end_reason=overflow.end_reason, code=overflow.code, status=broke.status)
-    return ModelVerdict(kind="failed", end_reason=broke.reason, code=ModelFailedError.code, status=broke.status)

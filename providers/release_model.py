@@ -16,7 +16,7 @@ from context.budget import Budget, plan_budget, request_output_limit
 from context.compaction import CompactionTerms, compaction_terms
 from context.errors import CorruptPayloadError, ModelCallError
 from context.messages import ChatMessage
-from context.policy import Release
+from context.policy import Release, RetryPolicy
 from context.replies import Usage
 from context.steps import ModelAnswered, ModelBroke, RequestTerms
 from context.summaries import frame_tokens
@@ -94,11 +94,20 @@ class ReleaseModel:
             demo_base_url=self._demo_base_url,
         )
 
+    @property
+    def retry(self) -> RetryPolicy:
+        """When a failed call of this model is tried again."""
+        return self._settings.retry
+
     def limited_body(self, messages: Sequence[ChatMessage], max_output_tokens: int) -> tuple[bytes, bytes]:
         """The body, and its SHA-256, of a request whose answer may have only so many tokens."""
         whole = self._new_list()
         whole.extend(messages)
         return whole.body(self._request_fields(max_output_tokens))
+
+    def summary_body(self, messages: Sequence[ChatMessage], max_output_tokens: int) -> bytes:
+        """The body of a request to the summarising model."""
+        return self.summariser.limited_body(messages, max_output_tokens)[0]
 
     def known_length(self, view_id: UUID, length: int) -> int:
         """How many of a view's first `length` messages this process has in wire form already."""

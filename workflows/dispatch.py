@@ -27,6 +27,7 @@ from workflows.names import (
     SESSION_ATTRIBUTE,
     SUPPLEMENT_SIGNAL,
 )
+from workflows.options import TASK_TIMEOUT
 from workflows.run_types import RunInput
 
 SESSION = SearchAttributeKey.for_keyword(SESSION_ATTRIBUTE)
@@ -35,8 +36,6 @@ RELEASE = SearchAttributeKey.for_keyword(RELEASE_ATTRIBUTE)
 
 EXECUTION_MEMO = "execution_no"  # a number; continue-as-new keeps it, so the open execution can always be told apart
 
-# A local activity that waits for the database holds the workflow task; two seconds keep stop and queries answered.
-TASK_TIMEOUT = timedelta(seconds=2)
 RPC_TIMEOUT = timedelta(seconds=3)
 
 # A client that connects lazily says RuntimeError when there is no server to connect to.

@@ -12,13 +12,15 @@ from uuid import UUID
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey
-from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError, is_cancelled_exception
 
 from activities.model_calls import CallModel
 from activities.runs import RunTerms
+from context.episodes import CompactionVerdict, EpisodeRef
 from context.ids import model_operation_id
-from context.steps import FinishedRun, ModelVerdict, PreparedRequest, PrepareRequest, ToolPlan
+from context.steps import FinishedRun, FreezeRequest, ModelVerdict, PreparedRequest, PrepareRequest, ToolPlan
 from workflows import loop as steps
+from workflows.compaction import CompactionInput
 from workflows.endings import (
     ANSWERED,
     STOPPED,
@@ -26,6 +28,7 @@ from workflows.endings import (
     RunEnds,
     broken_down,
     no_answer,
+    not_compacted,
     out_of_loops,
     out_of_time,
     over_budget,
@@ -54,7 +57,7 @@ class RunWorkflow:
         work = asyncio.create_task(self._work())
         try:
             finished = await self._in_time(work)
-        except (asyncio.CancelledError, ActivityError) as error:
+        except (asyncio.CancelledError, ActivityError, ChildWorkflowError) as error:
             ending = STOPPED if is_cancelled_exception(error) else broken_down(error)
             finished = await self._end(work, ending)
         except RunEnds as end:
@@ -132,12 +135,38 @@ class RunWorkflow:
         prepared = self._known.prepared or await self._prepare_now()
         if prepared.stopping:
             await self._cancellation()
+        if prepared.compact is not None:
+            prepared = await self._compact(prepared, prepared.compact)
         self._pending = {seq for seq in self._pending if seq > prepared.cutoff}
         numbers = {"cutoff": prepared.cutoff, "estimated": prepared.estimated, "input_limit": prepared.input_limit}
         self._move(batch_id=None, prepared=None, **numbers)
         if prepared.refused:
             raise RunEnds(refused(prepared))
         return prepared
+
+    async def _compact(self, waiting: PreparedRequest, episode_id: UUID) -> PreparedRequest:
+        """A summary first, in a child workflow; then the request that waited for it is frozen (SPEC K1)."""
+        state, execution_no = self._known, self._start.execution_no
+        assert state.operation_id is not None
+        numbers = {"estimated": waiting.estimated, "input_limit": waiting.input_limit}
+        self._move(phase="compacting", batch_id=None, **numbers)
+        ref = EpisodeRef(episode_id=episode_id, release_id=state.release_id, execution_no=execution_no)
+        try:
+            verdict = await steps.compact(CompactionInput(episode=ref, deadline_at=state.deadline_at))
+        except ChildWorkflowError as error:
+            if is_cancelled_exception(error):
+                raise
+            verdict = CompactionVerdict(status="failed", reason="lost")
+        if verdict.status != "succeeded":
+            raise RunEnds(not_compacted(verdict))
+        request = FreezeRequest(
+            context_id=state.context_id,
+            release_id=state.release_id,
+            execution_no=execution_no,
+            operation_id=state.operation_id,
+            loop=state.loop,
+        )
+        return await steps.freeze(request)
 
     async def _prepare_now(self) -> PreparedRequest:
         state = self._known

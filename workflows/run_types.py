@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from context.steps import PreparedRequest
 
-Phase = Literal["opening", "preparing", "calling_model", "running_tools", "finishing", "stopping"]
+Phase = Literal["opening", "preparing", "compacting", "calling_model", "running_tools", "finishing", "stopping"]
 
 
 class RunState(BaseModel):
