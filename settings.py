@@ -243,6 +243,14 @@ def load_settings() -> Settings:
     return _load(Settings)
 
 
+def settings_or_exit() -> Settings:
+    """For entry points: settings, or the process ends with the sentences that say what to set."""
+    try:
+        return load_settings()
+    except SettingsError as error:
+        raise SystemExit(error.message) from None
+
+
 def load_database_settings() -> DatabaseSettings:
     """Only the database, for `agentloom migrate` and `doctor`. Raises SettingsError as `load_settings` does."""
     return _load(DatabaseSettings)

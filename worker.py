@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from temporalio.client import Client
-from temporalio.envconfig import ClientConfig
 from temporalio.worker import Worker
 
 from activities.batches import Batches
@@ -31,7 +31,7 @@ from process_logs import configure_logs
 from providers.chat import ChatClient
 from providers.demo.server import serve as serve_demo
 from providers.release_model import ReleaseModel
-from settings import PrivateAddresses, Settings, load_settings, use_app_dir
+from settings import PrivateAddresses, Settings, settings_or_exit, use_app_dir
 from storage.episode_commits import EpisodeCommits
 from storage.for_release import StoredResults, secrets_of
 from storage.outbox import Relay
@@ -40,18 +40,23 @@ from storage.reconciling import Reconciler
 from storage.run_commits import RunCommits
 from storage.store import FaultPlan, Store
 from tools.builtin import Backends
+from tools.folders import remove_run_folder
 from tools.mcp_access import McpAccess
 from tools.registry import Adapters, ToolBoxes
 from tools.release_tools import ReleaseTools
+from workflows.connecting import connect
 from workflows.dispatch import TemporalSender
 from workflows.lost_runs import TemporalWatch
-from workflows.registry import WORKFLOWS, data_converter, sandbox
+from workflows.registry import WORKFLOWS, sandbox
 
 # A worker that lost its cache, or died, gives its workflows up after this time instead of Temporal's ten seconds.
 STICKY = timedelta(seconds=1)
 # What runs when the process is told to stop may take this long; then it is handed to another worker.
 DRAIN = timedelta(seconds=2)
 HEARTBEATS = timedelta(milliseconds=500)
+# Workflow tasks hold their local activities, and their clock runs from the moment they are taken: what can't be worked
+# on at once waits at the server. (With the default of 100, two hundred Runs at once let each other's tasks time out.)
+TASKS_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,8 @@ def build_activities(store: Store, edges: Edges) -> Sequence[Any]:
 
     commits = RunCommits(store)
     releases = Releases(commits, build_model=build_model, build_tools=build_tools)
-    runs, requests = RunActivities(commits, releases), RequestActivities(commits, releases)
+    runs = RunActivities(commits, releases, remove_folder=partial(remove_run_folder, edges.work_dir))
+    requests = RequestActivities(commits, releases)
     tools = ToolCallActivities(commits, releases)
     models = ModelCallActivities(commits, releases, Batches(commits, tools))
     compactions = CompactionActivities(EpisodeCommits(store), commits, releases)
@@ -110,6 +116,7 @@ def build_worker(client: Client, store: Store, edges: Edges, *, task_queue: str,
         "max_heartbeat_throttle_interval": HEARTBEATS,
         "default_heartbeat_throttle_interval": HEARTBEATS,
         "workflow_failure_exception_types": [AgentLoomError],
+        "max_concurrent_workflow_tasks": TASKS_AT_ONCE,
     }
     return Worker(
         client,
@@ -145,14 +152,9 @@ async def run_worker(settings: Settings, faults: FaultPlan | None = None) -> Non
     await store.aclose()
 
 
-async def connect() -> Client:
-    """A client of the Temporal server that the environment names (`temporalio.envconfig`)."""
-    return await Client.connect(**ClientConfig.load_client_connect_config(), data_converter=data_converter())
-
-
 def main() -> None:
     """Entry point of `python -m worker`."""
-    settings = load_settings()
+    settings = settings_or_exit()
     use_app_dir(settings.app_dir)
     configure_logs(settings.log_level)
     import uvloop

@@ -65,6 +65,7 @@ async def accepted_answer(
         cost=answer.cost,
         max_total_tokens=limits.max_total_tokens,
         max_cost=limits.max_cost,
+        transforms=answer.transforms,
     )
 
 

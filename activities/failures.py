@@ -11,7 +11,14 @@ from typing import TypeVar
 
 from temporalio.exceptions import ApplicationError
 
-from context.errors import AgentLoomError, CorruptPayloadError, RefusedError, SupersededError, UnavailableError
+from context.errors import (
+    AgentLoomError,
+    AttemptSupersededError,
+    CorruptPayloadError,
+    RefusedError,
+    SupersededError,
+    UnavailableError,
+)
 from context.steps import ModelBroke, ToolLost
 
 T = TypeVar("T")
@@ -29,8 +36,13 @@ async def translated() -> AsyncIterator[None]:
 
 
 def as_failure(error: AgentLoomError) -> ApplicationError:
-    """Only a lost database is worth another try of the same activity; the rest would fail the same way again."""
+    """A lost database is worth another try of the same activity; most other failures would come again.
+
+    So is a try that another one overtook: where tries overlap, the one that began last need not be the one that the
+    server still waits for, and the next one finds out what became of the call.
+    """
     final = isinstance(error, SupersededError | CorruptPayloadError | RefusedError)
+    final = final and not isinstance(error, AttemptSupersededError)
     return ApplicationError(error.sentence, error.numbers, type=error.code, non_retryable=final)
 
 

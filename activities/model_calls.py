@@ -3,7 +3,7 @@
 A result that was received is stored, however long that takes; the call is repeated only if there is none (SPEC R2).
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from temporalio import activity
@@ -90,9 +90,16 @@ class ModelCallActivities:
         return verdict.model_copy(update={"next": prepared})
 
     async def _request(self, kit: Kit, call: CallModel) -> "FrozenRequest":
-        """The frozen request, with those messages that this process does not have in wire form yet."""
+        """The frozen request, with those messages that this process does not have in wire form yet.
+
+        While it is read, another try may grow the list, and many other Runs may push it out: then it is read whole.
+        """
         start = kit.model.known_length(call.view_id, call.view_length)
-        return await self._commits.frozen_request(call.operation_id, execution_no=call.execution_no, start=start)
+        key: dict[str, Any] = {"operation_id": call.operation_id, "execution_no": call.execution_no}
+        request = await self._commits.frozen_request(**key, start=start)
+        if start and kit.model.known_length(call.view_id, call.view_length) != start:
+            return await self._commits.frozen_request(**key, start=0)
+        return request
 
     async def _permit(self, call: CallModel, request: "FrozenRequest", digest: bytes) -> Begun | ModelVerdict:
         """The first try has its permit from the preparation; each further one is committed before it is made."""

@@ -1,5 +1,6 @@
 """Opening and ending a Run: two local activities, one commit each."""
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -28,9 +29,12 @@ class RunTerms(Step):
 class RunActivities:
     """The first and the last step of each execution."""
 
-    def __init__(self, commits: "RunCommits", releases: Releases) -> None:
+    def __init__(
+        self, commits: "RunCommits", releases: Releases, *, remove_folder: Callable[[UUID], Awaitable[bool]]
+    ) -> None:
         self._commits = commits
         self._releases = releases
+        self._remove_folder = remove_folder
 
     @activity.defn
     async def open_run(self, request: OpenRun) -> RunTerms:
@@ -64,6 +68,9 @@ class RunActivities:
 
     @activity.defn
     async def finish_run(self, request: FinishRun) -> FinishedRun:
-        """The Run ends, once; a repeat finds how it ended."""
+        """The Run ends, once; a repeat finds how it ended. Its working files go with it (SPEC T10)."""
         async with translated():
-            return await self._commits.finish_run(request)
+            finished = await self._commits.finish_run(request)
+            if not finished.go_on:
+                await self._remove_folder(request.run_id)
+            return finished

@@ -13,7 +13,7 @@ from activities.answers import counted
 from activities.failures import translated, try_again, until_stored
 from activities.heartbeat import heartbeating
 from activities.releases import Kit, Releases
-from context.errors import SupersededError
+from context.errors import AttemptSupersededError
 from context.messages import ChatMessage, ResultStatus
 from context.steps import (
     BeginAttempt,
@@ -146,9 +146,11 @@ class _Recording:
             estimator_id=counter.estimator_id,
             whole=Content(answer.whole.encode()) if answer and answer.whole is not None else None,
             artifacts=tuple((kind, Content(body)) for kind, body in answer.artifacts) if answer else (),
+            transforms=answer.transforms if answer else (),
+            raw_media_type=answer.raw_media_type if answer else None,
         )
         if not await until_stored(lambda: self._commits.record_tool_result(result)):
-            raise SupersededError
+            raise AttemptSupersededError
 
 
 def _nothing() -> None:

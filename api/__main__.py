@@ -3,16 +3,13 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from temporalio.client import Client
-from temporalio.envconfig import ClientConfig
-
 from api.app import Outside, build_app, reaching
 from api.serving import ApiServer
 from process_logs import configure_logs
-from settings import Settings, load_settings, use_app_dir
+from settings import Settings, settings_or_exit, use_app_dir
 from storage.payloads import Keys
 from storage.store import Store
-from workflows.registry import data_converter
+from workflows.connecting import connect
 
 
 async def serve(settings: Settings) -> None:
@@ -34,8 +31,7 @@ async def _store(settings: Settings) -> AsyncIterator[Store]:
 @asynccontextmanager
 async def _outside(settings: Settings) -> AsyncIterator[Outside]:
     """Temporal is connected lazily: the API serves, and accepts inputs, while Temporal is away."""
-    config = ClientConfig.load_client_connect_config()
-    temporal = await Client.connect(**config, lazy=True, data_converter=data_converter())
+    temporal = await connect(lazy=True)
     private = settings.allowed_private_addresses
     async with reaching(temporal, task_queue=settings.task_queue, private_addresses=private) as outside:
         yield outside
@@ -43,7 +39,7 @@ async def _outside(settings: Settings) -> AsyncIterator[Outside]:
 
 def main() -> None:
     """Entry point of `python -m api`."""
-    settings = load_settings()
+    settings = settings_or_exit()
     use_app_dir(settings.app_dir)
     configure_logs(settings.log_level)
     import uvloop

@@ -311,6 +311,7 @@ class OperationEntry(Answer):
     input_cutoff: int | None
     attempts: list[AttemptEntry]
     hooks: list[dict[str, Any]]
+    transforms: list[str]
     created_at: datetime
 
 
@@ -326,11 +327,16 @@ class RebuiltRequest(Answer):
 
 
 class OperationResult(Answer):
-    """`raw` is what came from the model or tool; `effective` is the message that went on. Null: there is none yet."""
+    """`raw` is what came from the model or tool; `effective` is the message that went on. Null: there is none yet.
+
+    `encoding` says how `result` stands for the bytes: as the JSON value they are, as their text, or as base64.
+    """
 
     operation_id: UUID
     state: OperationState
     view: Literal["raw", "effective"]
+    media_type: str | None
+    encoding: Literal["json", "text", "base64"]
     result: Any
 
 

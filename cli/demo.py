@@ -8,6 +8,7 @@ import asyncio
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -160,11 +161,12 @@ async def _evidence(api: "Api", run: dict[str, Any]) -> list[str]:
     manifests = await api.pages(f"/runs/{run['run_id']}/manifests")
     last = manifests[-1]
     budget = gauge(last["estimated_input_tokens"], last["input_limit"])
+    show = f"{program()} show"
     return [
         f"{len(calls)} model and {len(operations) - len(calls)} tool calls, {_repeats(operations)}: "
-        f"agentloom show operations {run['run_id']}",
-        f"last request {budget}: agentloom show manifest {run['run_id']}",
-        f"rebuilt, sha256 {rebuilt['sha256'][:12]}: agentloom show request {calls[-1]['operation_id']}",
+        f"{show} operations {run['run_id']}",
+        f"last request {budget}: {show} manifest {run['run_id']}",
+        f"rebuilt, sha256 {rebuilt['sha256'][:12]}: {show} request {calls[-1]['operation_id']}",
     ]
 
 
@@ -174,10 +176,17 @@ def _repeats(operations: Sequence[dict[str, Any]]) -> str:
     return f"only {', '.join(twice)} begun again" if twice else "none begun twice"
 
 
+def program() -> str:
+    """How this program is called from here: by its name if the PATH leads to it, else by its path."""
+    mine = Path(sys.executable).with_name("agentloom")
+    found = shutil.which("agentloom")
+    return "agentloom" if found and Path(found).samefile(mine) else os.path.relpath(mine)
+
+
 def _last_lines(run: dict[str, Any], seconds: float) -> list[str]:
     workflow = quote(run["workflow_id"], safe="")
     return [
         f"its workflow: http://127.0.0.1:8233/namespaces/default/workflows/{workflow}",
-        f"(for the link and the commands: agentloom dev --data-dir {DATA_DIR} --app-dir {os.path.relpath(EXAMPLE)})",
+        f"(for the link and the commands: {program()} dev --data-dir {DATA_DIR} --app-dir {os.path.relpath(EXAMPLE)})",
         f"Run {run['status']}. Everything is stopped again. {seconds:.1f} s.",
     ]

@@ -52,15 +52,14 @@ async def _migrate(url: str) -> tuple[str | None, str]:
 
 
 async def _register_search_attributes() -> None:
-    from temporalio.client import Client
-    from temporalio.envconfig import ClientConfig
     from temporalio.service import RPCError
 
     from cli.output import CommandError, ExitCode
     from stack.temporal import register_search_attributes
+    from workflows.connecting import connect
 
     try:
-        await register_search_attributes(await Client.connect(**ClientConfig.load_client_connect_config()))
+        await register_search_attributes(await connect())
     except (RPCError, RuntimeError):
         raise CommandError(
             "The search attributes could not be registered.",

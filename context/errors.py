@@ -13,6 +13,7 @@ AgentLoomError
 │   └── RunLostError
 ├── ModelCallError          one Attempt at a model failed; carries its retry posture
 ├── SupersededError         a late writer met a newer owner or an ended Run (SPEC R5)
+│   └── AttemptSupersededError  a later try of the same Operation has begun
 ├── CallIdsTakenError       a provider's call ids repeat in the Session (SPEC A4)
 ├── RevisionConflictError   a compare-and-set met another revision (SPEC H5)
 ├── CorruptPayloadError     stored content does not decrypt to what its id promises
@@ -221,6 +222,13 @@ class ModelCallError(AgentLoomError):
 class SupersededError(AgentLoomError):
     code = "SUPERSEDED"
     sentence = "Another owner has taken over, or the run has ended; this result changes nothing."
+
+
+class AttemptSupersededError(SupersededError):
+    """The result of this try does not count. If this try is the one that is still waited for, it is made again."""
+
+    code = "ATTEMPT_SUPERSEDED"
+    sentence = "A later try of the same call has begun; the result of this one changes nothing."
 
 
 class CallIdsTakenError(AgentLoomError):

@@ -69,6 +69,12 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(name)
 
 
+SURROGATES_REPLACED = "lone_surrogates_replaced"
+UNDECODABLE_REPLACED = "undecodable_bytes_replaced"
+CREDENTIAL_REMOVED = "credential_removed"
+"""The names of what may have been changed between a raw result and what goes on; an Operation says which were."""
+
+
 def without_lone_surrogates(text: str) -> str:
     """The text with each lone surrogate replaced by U+FFFD, so that it encodes as UTF-8 (SPEC Y5)."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -206,11 +206,12 @@ class Failures:
 
 @dataclass(frozen=True)
 class ModelAnswered:
-    """A complete answer; `raw` is what was received, with known credentials replaced."""
+    """A complete answer; `raw` is what was received, with known credentials replaced. `transforms` names changes."""
 
     reply: ModelReply = field(repr=False)
     raw: bytes = field(repr=False)
     cost: Decimal | None
+    transforms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -287,6 +288,7 @@ class AcceptModel:
     cost: Decimal | None = None
     max_total_tokens: int | None = None
     max_cost: Decimal | None = None
+    transforms: tuple[str, ...] = ()
 
 
 # --- tools -----------------------------------------------------------------------------------------------------------
@@ -326,6 +328,8 @@ class RecordToolResult:
     estimator_id: str
     whole: Content | None = None
     artifacts: tuple[tuple[str, Content], ...] = ()
+    transforms: tuple[str, ...] = ()
+    raw_media_type: str | None = None
 
 
 @dataclass(frozen=True)
@@ -349,6 +353,7 @@ class ToolAnswered:
     """What a tool answered, well or not.
 
     `content` is what the model sees; if that was shortened, `whole` is all of it. `artifacts` are media type and body.
+    `transforms` names what was changed between the raw result and the content.
     """
 
     failed: bool
@@ -356,6 +361,8 @@ class ToolAnswered:
     raw: bytes = field(repr=False)
     whole: str | None = field(default=None, repr=False)
     artifacts: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
+    transforms: tuple[str, ...] = ()
+    raw_media_type: str = "application/json"
 
 
 @dataclass(frozen=True)

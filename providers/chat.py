@@ -14,6 +14,7 @@ import httpx
 from pydantic import SecretStr
 
 from context.errors import ModelCallError
+from context.messages import CREDENTIAL_REMOVED, SURROGATES_REPLACED
 from context.replies import ModelReply
 from egress.credentials import Credentials
 from egress.errors import EgressError
@@ -50,8 +51,8 @@ class CompletedCall:
     raw: bytes
     status: int
     request_id: str | None
-    normalised: bool
-    """Whether the text was changed so that it encodes as UTF-8 (lone surrogates); `raw` still has the original."""
+    transforms: tuple[str, ...]
+    """What was changed: credentials in both, or the text so that it encodes as UTF-8; `raw` has that as it came."""
 
 
 class ChatClient:
@@ -86,13 +87,7 @@ class ChatClient:
                 await evidence.settled()
                 raise attempt.failure(failure, credentials) from None
             await evidence.settled()
-        return CompletedCall(
-            reply=redaction.reply_without(credentials, reply),
-            raw=redaction.raw_without(credentials, attempt.raw, reply),
-            status=response.status_code,
-            request_id=_request_id(response, reply),
-            normalised=attempt.is_normalised,
-        )
+        return attempt.completed(reply, credentials, response)
 
     @asynccontextmanager
     async def _opened(self, target: ModelTarget, body: bytes) -> AsyncIterator[httpx.Response]:
@@ -125,10 +120,6 @@ class _Attempt:
     def raw(self) -> bytes:
         return b"".join(self._pieces)
 
-    @property
-    def is_normalised(self) -> bool:
-        return self._reader.is_normalised
-
     async def read(self, response: httpx.Response, evidence: Evidence) -> None:
         """Read until the server says that it is done, or to the end."""
         pieces = response.aiter_raw()
@@ -149,6 +140,16 @@ class _Attempt:
         if self._reader.has_output:
             evidence.begin()  # an answer in one body shows its first output only now
         return reply
+
+    def completed(self, reply: ModelReply, credentials: Credentials, response: httpx.Response) -> CompletedCall:
+        """The answer as it is kept."""
+        shown, kept = redaction.reply_without(credentials, reply), redaction.raw_without(credentials, self.raw, reply)
+        changes = {
+            SURROGATES_REPLACED: self._reader.is_normalised,
+            CREDENTIAL_REMOVED: shown != reply or kept != self.raw,
+        }
+        transforms = tuple(name for name, happened in changes.items() if happened)
+        return CompletedCall(shown, kept, response.status_code, _request_id(response, reply), transforms)
 
     def failure(self, cause: ModelCallError, credentials: Credentials) -> ModelCallError:
         """The error of this attempt: with a fragment, if output had come."""

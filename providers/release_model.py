@@ -142,7 +142,7 @@ class ReleaseModel:
             call = await self._chat.complete(target, body, on_first_output=on_first_output, on_bytes=_nothing)
         except ModelCallError as error:
             return _broke(error)
-        return ModelAnswered(call.reply, call.raw, self.cost(call.reply.usage))
+        return ModelAnswered(call.reply, call.raw, self.cost(call.reply.usage), call.transforms)
 
     def cost(self, usage: Usage) -> Decimal | None:
         """What a call cost, or None if a price or the usage is unknown (SPEC L5)."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from stack.children import ChildSpec, exited, has_ended, last_line, send, spawn
 from stack.errors import StackError
 
-STEADY_AFTER_S = 10.0
+STEADY_AFTER_S = 5.0
 """A child that lived this long has its restarts forgotten."""
 LONGEST_PAUSE_S = 5.0
 READY_PAUSE_S = 0.03

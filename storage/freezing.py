@@ -20,7 +20,10 @@ MOVE_RUN = """
 
 @dataclass(frozen=True)
 class Frozen:
-    """A request that is frozen, or refused: its Operation, its numbers, and what its manifest says beside them."""
+    """A request that is frozen, or refused: its Operation, its numbers, and what its manifest says beside them.
+
+    `has_tools`: schemas or results are in it, whose wire form no provider says how it counts (SPEC B4).
+    """
 
     run_id: UUID
     operation_id: UUID
@@ -28,6 +31,7 @@ class Frozen:
     prepared: PreparedRequest
     transforms: Sequence[str]
     notes: Sequence[str] = ()
+    has_tools: bool = False
     broken: str | None = None  # the validation that failed, if it is another one than the size
 
     @property
@@ -62,7 +66,7 @@ def _manifest(frozen: Frozen, terms: RequestTerms) -> dict[str, Any]:
         "estimated_input_tokens": frozen.prepared.estimated,
         "input_limit": frozen.prepared.input_limit,
         "counting_method": terms.counter.estimator_id,
-        "exact": terms.counter.exact,
+        "exact": terms.counter.exact and not frozen.has_tools,
         "transforms": json.dumps(frozen.transforms),
         "validation": frozen.validation,
         "notes": json.dumps(frozen.notes),

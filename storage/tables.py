@@ -292,13 +292,12 @@ context_revisions = Table(
     _at(),
 )
 
-# An append-only reference list: a request is a prefix of one view, then its own tail; nothing is copied.
 request_views = Table(
     "request_views",
     metadata,
     Column("view_id", Uuid, primary_key=True),
     Column("context_id", Uuid, ForeignKey("role_contexts.context_id"), nullable=False, index=True),
-    Column("cause", Text, nullable=False),  # first_request, compaction, pruning, …: why the prefix was broken
+    Column("cause", Text, nullable=False),  # first_request, compaction, pruning, …: why this list was begun
     Column("before_view_id", Uuid),  # the list it took the place of
     Column("before_length", Integer),
     Column("inherited", Integer),  # items it began with, instead of those
@@ -346,8 +345,9 @@ operations = Table(
     Column("call_id", Text),
     Column("effect", Text),
     _payload("arguments_id"),
-    # results
     _payload("raw_id"),
+    Column("raw_media_type", Text),  # of a tool's raw result
+    Column("transforms", JSONB),  # names of what was changed between raw and result, None for nothing
     _payload("result_id"),  # the message that goes on, as canonical JSON
     _payload("whole_id"),  # the whole text of a tool result that the message shows in part
     Column("prepared", JSONB),  # what the preparing commit decided, so that a repeat finds it

@@ -12,11 +12,11 @@ from email.utils import parsedate_to_datetime
 import httpx
 
 from context.errors import ConfigurationInvalidError
-from context.messages import canonical_json
+from context.messages import UNDECODABLE_REPLACED, canonical_json
 from context.policy import FrozenTool, ToolEntry
 from egress.errors import AddressRefusedError, AnswerEncodedError, AnswerTooLargeError
 from tools.errors import ToolTimeoutError, ToolUnavailableError
-from tools.outcomes import UNDECODABLE, artifact_note, encodable, error_outcome, exact_json, without_credentials
+from tools.outcomes import artifact_note, encodable, error_outcome, exact_json, without_credentials
 from tools.port import Artifact, ToolInvocation, ToolOutcome, single_effect, wants_key
 from tools.schemas import checked_schema
 from tools.secrets import ConnectionMissingError, ResolveSecret, secret_of
@@ -168,7 +168,7 @@ def _decoded(body: bytes, charset: str | None) -> tuple[str, tuple[str, ...]]:
             return encodable(body.decode(encoding))
         except (UnicodeDecodeError, LookupError):
             continue
-    return body.decode(errors="replace"), (UNDECODABLE,)
+    return body.decode(errors="replace"), (UNDECODABLE_REPLACED,)
 
 
 def retry_after_s(value: str | None) -> float | None:

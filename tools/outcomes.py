@@ -8,14 +8,10 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from context.messages import canonical_json, without_lone_surrogates
+from context.messages import CREDENTIAL_REMOVED, SURROGATES_REPLACED, canonical_json, without_lone_surrogates
 from egress.credentials import Credentials
 from tools.errors import ToolUnavailableError
 from tools.port import Artifact, ToolOutcome, artifact_ref
-
-SURROGATES = "lone_surrogates_replaced"
-UNDECODABLE = "undecodable_bytes_replaced"
-CREDENTIAL = "credential_removed"
 
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -54,7 +50,7 @@ def text_outcome(text: str, raw: bytes, *, artifacts: tuple[Artifact, ...] = ())
 def encodable(text: str) -> tuple[str, tuple[str, ...]]:
     """The text without lone surrogates, and the mark that says so if there were any (SPEC Y5)."""
     clean = text if text.isascii() else without_lone_surrogates(text)
-    return clean, () if clean == text else (SURROGATES,)
+    return clean, () if clean == text else (SURROGATES_REPLACED,)
 
 
 def exact_json(value: Any) -> bytes:
@@ -89,4 +85,4 @@ def without_credentials(outcome: ToolOutcome, secret: str | None) -> ToolOutcome
         raw=known.removed_from_bytes(outcome.raw),
         artifacts=tuple(replace(a, body=known.removed_from_bytes(a.body)) for a in outcome.artifacts),
     )
-    return outcome if clean == outcome else replace(clean, transforms=(*clean.transforms, CREDENTIAL))
+    return outcome if clean == outcome else replace(clean, transforms=(*clean.transforms, CREDENTIAL_REMOVED))

@@ -20,7 +20,7 @@ from tools.port import ToolInvocation, ToolOutcome, single_effect
 from tools.results import outcome_of_value
 from tools.running import Caught, Raised, run_async, run_in_thread
 from tools.schemas import checked_schema
-from tools.signatures import FunctionSignature, bind, read_signature
+from tools.signatures import FunctionSignature, bind, describe, read_signature
 
 
 def load_function(entry: str) -> Callable[..., Any]:
@@ -56,11 +56,11 @@ def _is_part(missing: str | None, module_name: str) -> bool:
 
 def freeze_python(entry: ToolEntry) -> FrozenTool:
     """The function as frozen into a release. Imports its module; raises ConfigurationInvalidError."""
-    signature = _loaded(entry).signature
+    described = describe(load_function(entry.entry or ""), entry=entry.entry or "")
     return FrozenTool(
         name=entry.name,
-        description=entry.description or signature.description,
-        parameters=checked_schema(entry.schema_ or signature.schema, tool=entry.name),
+        description=entry.description or described.text,
+        parameters=checked_schema(entry.schema_ or described.schema, tool=entry.name),
         kind="python",
         entry_name=entry.name,
         effect=single_effect(entry),

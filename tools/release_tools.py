@@ -87,6 +87,8 @@ class ReleaseTools:
             raw=outcome.raw,
             whole=outcome.content if shown != outcome.content else None,
             artifacts=tuple((artifact.media_type, artifact.body) for artifact in outcome.artifacts),
+            transforms=outcome.transforms,
+            raw_media_type=outcome.raw_media_type,
         )
 
 

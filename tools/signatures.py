@@ -1,7 +1,7 @@
 """What a Python function says about itself: its argument schema and its description, and arguments bound to it.
 
-The schema comes from the annotations, the descriptions from the Google-style docstring. A function that leaves a
-parameter open is refused at publishing rather than guessed about.
+The schema comes from the annotations, the descriptions from the Google-style docstring, which is read at publishing
+only. A function that leaves a parameter open is refused then rather than guessed about.
 """
 
 import inspect
@@ -9,15 +9,17 @@ import json
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from griffe import Docstring, DocstringSection, DocstringSectionKind
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 
 from context.errors import ConfigurationInvalidError
 from tools.arguments import Refused
+
+if TYPE_CHECKING:
+    from griffe import DocstringSection
 
 INJECTED = frozenset({"idempotency_key", "work_dir"})
 """Parameters that AgentLoom fills in and the model never sees (SPEC T4, T10)."""
@@ -28,13 +30,19 @@ _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD, inspec
 
 @dataclass(frozen=True)
 class FunctionSignature:
-    """A function as a tool. `fields` maps the model's field names, which can't clash with pydantic's, to parameters."""
+    """How a function is called. `fields` maps the model's field names, which clash with nothing, to parameters."""
 
-    description: str
-    schema: dict[str, Any]
     model: type[BaseModel]
     fields: dict[str, str]
     injected: frozenset[str]
+
+
+@dataclass(frozen=True)
+class FunctionDescription:
+    """What the model is told of a function."""
+
+    text: str
+    schema: dict[str, Any]
 
 
 class _PlainSchema(GenerateJsonSchema):
@@ -47,16 +55,25 @@ class _PlainSchema(GenerateJsonSchema):
 
 
 def read_signature(function: Callable[..., Any], *, entry: str) -> FunctionSignature:
-    """The tool that the function is. Raises ConfigurationInvalidError naming the entry and the parameter."""
+    """How the function is called. Raises ConfigurationInvalidError naming the entry and the parameter."""
+    return _signature(function, entry, notes={})
+
+
+def describe(function: Callable[..., Any], *, entry: str) -> FunctionDescription:
+    """What the function says about itself. Raises ConfigurationInvalidError as `read_signature` does."""
+    text, notes = _docstring(function)
+    return FunctionDescription(text, _schema(_signature(function, entry, notes).model, entry))
+
+
+def _signature(function: Callable[..., Any], entry: str, notes: dict[str, str]) -> FunctionSignature:
     parameters = inspect.signature(function).parameters
     hints = _hints(function, entry)
-    description, notes = _docstring(function)
     shown = [name for name in parameters if name not in INJECTED]
     for name in shown:
         _refuse_open_parameter(parameters[name], hints, entry)
     fields = {f"p{place}": name for place, name in enumerate(shown)}
     model = _model({key: _field(parameters[name], hints[name], notes) for key, name in fields.items()}, entry)
-    return FunctionSignature(description, _schema(model, entry), model, fields, INJECTED & parameters.keys())
+    return FunctionSignature(model, fields, INJECTED & parameters.keys())
 
 
 def bind(signature: FunctionSignature, arguments: dict[str, Any]) -> dict[str, Any] | Refused:
@@ -123,6 +140,8 @@ def _schema(model: type[BaseModel], entry: str) -> dict[str, Any]:
 
 def _docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """The description without the argument list, and the text of each argument."""
+    from griffe import Docstring, DocstringSectionKind
+
     sections = Docstring(inspect.getdoc(function) or "").parse("google", warnings=False)
     texts = [_prose(section) for section in sections]
     notes = {
@@ -134,7 +153,9 @@ def _docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     return "\n\n".join(filter(None, texts)), notes
 
 
-def _prose(section: DocstringSection) -> str:
+def _prose(section: "DocstringSection") -> str:
+    from griffe import DocstringSectionKind
+
     if section.kind is DocstringSectionKind.text:
         return str(section.value).strip()
     if section.kind is DocstringSectionKind.returns:

@@ -1,5 +1,6 @@
 """Operations: one model or tool call, the request that was sent, and what came back."""
 
+import base64
 import json
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -10,10 +11,12 @@ from api.auth import Caller
 from api.openapi import refusals, router
 from api.schemas import OperationEntry, OperationResult, RebuiltRequest
 from api.wiring import Wired
+from context.messages import canonical_json
 from storage import reads
 
 routes = router("operations")
 
+Encoding = Literal["json", "text", "base64"]
 View = Annotated[
     Literal["raw", "effective"], Query(description="`raw`: what came back; `effective`: the message that went on.")
 ]
@@ -37,13 +40,26 @@ async def read_request(operation_id: UUID, caller: Caller, services: Wired) -> R
 async def read_result(operation_id: UUID, caller: Caller, services: Wired, view: View = "effective") -> OperationResult:
     """What the call gave: as it came, or as the message that went on."""
     found = await reads.operation_result(services.store, operation_id, caller.user_id, view=view)
-    result = None if found.content is None else _readable(found.content)
-    return OperationResult(operation_id=operation_id, state=found.state, view=view, result=result)
+    encoding, result = ("json", None) if found.content is None else _readable(found.content)
+    return OperationResult(
+        operation_id=operation_id,
+        state=found.state,
+        view=view,
+        media_type=found.media_type,
+        encoding=encoding,
+        result=result,
+    )
 
 
-def _readable(content: bytes) -> Any:
-    """JSON as JSON; anything else, such as a streamed answer, as text."""
+def _readable(content: bytes) -> tuple[Encoding, Any]:
+    """JSON as JSON; else the text, such as a streamed answer or JSON that names lone surrogates; else base64."""
     try:
-        return json.loads(content)
-    except ValueError:
-        return content.decode("utf-8", "replace")
+        value = json.loads(content)
+        canonical_json(value)
+        return "json", value
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return "text", content.decode()
+    except UnicodeDecodeError:
+        return "base64", base64.b64encode(content).decode()

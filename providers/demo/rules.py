@@ -3,6 +3,7 @@
 Pure and deterministic: the same request always gets the same step. It says in every text that it is no language model.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -141,9 +142,20 @@ def _candidates(conversation: Conversation) -> list[str]:
     readers = {tool.name for tool in conversation.tools if "read" in tool.name.lower()}
     scores: dict[str, float] = {}
     for call in conversation.made:
-        for path in dict.fromkeys(_PATH.findall(call.result)) if call.name not in readers else ():
+        for path in dict.fromkeys(_paths(call)) if call.name not in readers else ():
             scores[path] = scores.get(path, 0) + _promise(path, call, words)
     return [path for path in sorted(scores, key=lambda path: (-scores[path], path)) if scores[path] > 0]
+
+
+def _paths(call: Made) -> list[str]:
+    """The paths a result is about: the entries of a list, else whatever in the text looks like one."""
+    try:
+        listed = json.loads(call.result)
+    except ValueError:
+        listed = None
+    entries = listed if isinstance(listed, list) else []
+    named = [entry.get("path") if isinstance(entry, dict) else entry for entry in entries]
+    return [name for name in named if isinstance(name, str) and _PATH.fullmatch(name)] or _PATH.findall(call.result)
 
 
 def _promise(path: str, call: Made, words: Sequence[str]) -> float:
@@ -165,8 +177,9 @@ def _answer(conversation: Conversation) -> str:
 
 def _sources(conversation: Conversation) -> list[tuple[str, str]]:
     """What was read, by document; else every result by its tool."""
-    reads = [call for call in conversation.made if "read" in call.name.lower() and call.result]
-    return [(_source_name(call), call.result) for call in reads or conversation.made]
+    useful = [call for call in conversation.made if call.result and not call.result.startswith('{"error"')]
+    reads = [call for call in useful if "read" in call.name.lower()]
+    return [(_source_name(call), call.result) for call in reads or useful]
 
 
 def _source_name(call: Made) -> str:

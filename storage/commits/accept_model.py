@@ -11,7 +11,7 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from context.errors import CallIdsTakenError, SupersededError
+from context.errors import AttemptSupersededError, CallIdsTakenError
 from context.ids import tool_operation_id
 from context.operations import Answer, CallTools, CutInsideCall, EmptyAnswer, Unusable
 from context.steps import AcceptModel, Content, ModelVerdict, PlannedCall
@@ -26,7 +26,7 @@ from storage.writes import WriteSet
 SETTLE_OPERATION = """
     UPDATE operations SET state = :state, raw_id = :raw_id, result_id = :result_id, verdict = CAST(:verdict AS jsonb),
            request_hash = coalesce(request_hash, :request_hash), attempts = greatest(attempts, :attempt_no),
-           updated_at = now()
+           transforms = CAST(:transforms AS jsonb), updated_at = now()
     WHERE operation_id = :operation_id
 """
 SETTLE_ATTEMPT = """
@@ -79,7 +79,8 @@ def _seal(store: Store, request: AcceptModel) -> _SealedAnswer:
 async def accept_model(store: Store, request: AcceptModel) -> ModelVerdict:
     """Commit the answer; a repeat finds its verdict.
 
-    Raises SupersededError for a late owner or attempt (SPEC R5), CallIdsTakenError if ids must be given anew (SPEC A4).
+    Raises SupersededError for a late owner and AttemptSupersededError for a late attempt (SPEC R5), CallIdsTakenError
+    if ids must be given anew (SPEC A4).
     """
     sealed, ids = _seal(store, request), [one.call.call_id for one in request.calls]
     async with store.transaction("accept_model") as connection:
@@ -89,7 +90,7 @@ async def accept_model(store: Store, request: AcceptModel) -> ModelVerdict:
         if standing.verdict:
             return ModelVerdict.model_validate(standing.verdict)
         if standing.attempts > request.attempt_no:  # fewer: the row of the try was lost with a crash of the database
-            raise SupersededError
+            raise AttemptSupersededError
         if standing.taken:
             raise CallIdsTakenError(standing.taken)
         return await _Acceptance(request, sealed, standing).commit(connection)
@@ -183,6 +184,7 @@ class _Acceptance:
             result_id=self._sealed.record.payload_id,
             verdict=verdict.model_dump_json(),
             request_hash=self._request.request_hash,
+            transforms=json.dumps(self._request.transforms) if self._request.transforms else None,
         )
         usage = self._request.reply.usage.model_dump_json()
         self._writes.sql(SETTLE_ATTEMPT, usage=usage, attempt_no=self._request.attempt_no)

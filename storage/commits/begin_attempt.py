@@ -1,7 +1,8 @@
 """One more try at an Operation is committed before the try is made: number, stop and owner looked at (SPEC W5, S8).
 
-One statement. It need not reach the disk for a call whose repeat does no harm; for a side effect it must, since this
-row is what makes an unknown outcome detectable.
+One statement for a first try. It need not reach the disk for a call whose repeat does no harm; for a side effect it
+must: this row is what makes an unknown outcome detectable. A further try looks at the ones before it in a statement of
+its own, which sees those too that began in the same moment.
 """
 
 from dataclasses import asdict
@@ -10,10 +11,10 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from context.errors import CorruptPayloadError, SupersededError
+from context.errors import CorruptPayloadError, SupersededError, UnavailableError
 from context.messages import message_from_bytes
 from context.steps import BeginAttempt, Begun, Settled, Stopping, ToolCallFacts
-from storage.database import fetch_one
+from storage.database import fetch_one, fetch_value
 from storage.store import Store
 
 ATTEMPT = """
@@ -30,23 +31,27 @@ ATTEMPT = """
         AND (o.request_hash IS NULL OR o.request_hash = :request_hash)
       RETURNING o.operation_id, o.session_id, o.run_id, o.name, o.call_id, o.ordinal, o.batch_id, o.attempts,
                 run.release_id
-    ), old AS (
-      UPDATE attempts SET state = 'superseded', ended_at = now()
-      WHERE operation_id = :operation_id AND state = 'calling' AND EXISTS (SELECT 1 FROM op)
     ), new AS (
       INSERT INTO attempts (operation_id, attempt_no, state) SELECT :operation_id, attempts, 'calling' FROM op
     )
     SELECT op.*, m.result_id,
-           EXISTS (SELECT 1 FROM attempts a
-                   WHERE a.operation_id = :operation_id AND a.state IN ('calling', 'superseded')) AS interrupted,
            CASE WHEN NOT :durable THEN set_config('synchronous_commit', 'off', true) END AS fast
     FROM op LEFT JOIN operations m ON m.operation_id = op.batch_id
 """
 BEGIN = text(ATTEMPT)
+REPLACE = text("""
+    WITH old AS (
+      UPDATE attempts SET state = 'superseded', ended_at = now()
+      WHERE operation_id = :operation_id AND attempt_no < :attempt_no AND state = 'calling' RETURNING 1
+    )
+    SELECT EXISTS (SELECT 1 FROM old)
+           OR EXISTS (SELECT 1 FROM attempts WHERE operation_id = :operation_id AND state = 'superseded')
+""")
 WHY_NOT = text("""
     SELECT o.raw_id IS NOT NULL OR o.state NOT IN ('prepared', 'frozen', 'calling') AS settled,
            r.status = 'running' AND r.execution_no = :execution_no AS owned,
-           r.stop_requested_at IS NOT NULL AS stopping
+           r.stop_requested_at IS NOT NULL AS stopping,
+           coalesce(o.request_hash <> :request_hash, false) AS differs
     FROM operations o JOIN runs r USING (run_id) WHERE o.operation_id = :operation_id
 """)
 
@@ -57,7 +62,7 @@ async def begin_attempt(store: Store, request: BeginAttempt) -> Begun | Settled 
         row: Any = await fetch_one(connection, BEGIN, **asdict(request))
         if row is None:
             return await _why_not(connection, request)
-        return Begun(attempt_no=row["attempts"], interrupted=row["interrupted"])
+        return await _begun(connection, row)
 
 
 async def begin_tool_call(store: Store, request: BeginAttempt) -> tuple[Begun, ToolCallFacts] | Settled | Stopping:
@@ -66,15 +71,25 @@ async def begin_tool_call(store: Store, request: BeginAttempt) -> tuple[Begun, T
         row: Any = await fetch_one(connection, BEGIN, **asdict(request))
         if row is None:
             return await _why_not(connection, request)
+        begun = await _begun(connection, row)
         message = message_from_bytes(await store.payloads.read_one(connection, row["result_id"]))
     facts = {name: row[name] for name in ("operation_id", "session_id", "run_id", "release_id", "name", "call_id")}
     arguments = message.tool_calls[row["ordinal"]].arguments
-    return Begun(row["attempts"], row["interrupted"]), ToolCallFacts(**facts, arguments=arguments)
+    return begun, ToolCallFacts(**facts, arguments=arguments)
+
+
+async def _begun(connection: AsyncConnection, row: Any) -> Begun:
+    """The try, and whether one before it never reported."""
+    attempt_no = row["attempts"]
+    if attempt_no == 1:
+        return Begun(attempt_no, interrupted=False)
+    key = {"operation_id": row["operation_id"], "attempt_no": attempt_no}
+    return Begun(attempt_no, interrupted=await fetch_value(connection, REPLACE, **key))
 
 
 async def _why_not(connection: AsyncConnection, request: BeginAttempt) -> Settled | Stopping:
-    state = {"operation_id": request.operation_id, "execution_no": request.execution_no}
-    return _refusal(await fetch_one(connection, WHY_NOT, **state))
+    key = {"operation_id": request.operation_id, "execution_no": request.execution_no}
+    return _refusal(await fetch_one(connection, WHY_NOT, **key, request_hash=request.request_hash))
 
 
 def _refusal(row: Any) -> Settled | Stopping:
@@ -84,4 +99,6 @@ def _refusal(row: Any) -> Settled | Stopping:
         return Settled()
     if row["stopping"]:
         return Stopping()
-    raise CorruptPayloadError("The rebuilt request differs from the one that was frozen.")
+    if row["differs"]:
+        raise CorruptPayloadError("The rebuilt request differs from the one that was frozen.")
+    raise UnavailableError  # what stood in the way is gone again

@@ -102,7 +102,9 @@ def _writes(
 ) -> WriteSet:
     transforms = sorted({item.transform for item in items if item.transform})
     notes = (f"compaction:{episode['outcome'] or episode['status']}",)
-    frozen = Frozen(heads.run_id, request.operation_id, request.loop, prepared, transforms, notes, broken)
+    has_tools = terms.tools_tokens > 0 or any(item.kind == "tool_result" for item in items)
+    names: dict[str, Any] = {"transforms": transforms, "notes": notes, "has_tools": has_tools, "broken": broken}
+    frozen = Frozen(heads.run_id, request.operation_id, request.loop, prepared, **names)
     writes, events = WriteSet(), EventLog(heads.run_id, heads.event_head)
     row = {"view_id": heads.view_id, "view_length": heads.view_length, "prepared": prepared.model_dump_json()}
     writes.sql(FREEZE, operation_id=request.operation_id)

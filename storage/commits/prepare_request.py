@@ -237,6 +237,10 @@ class _Preparation:
     def _fixed(self) -> int:
         return self._terms.beside
 
+    @property
+    def _has_tools(self) -> bool:
+        return self._terms.tools_tokens > 0 or any(item.kind == "tool_result" for item in self._items)
+
     def _list(self) -> ViewHead:
         """Extend the view by what is new."""
         base = self._base
@@ -256,7 +260,8 @@ class _Preparation:
             return
         transforms = sorted({item.transform for item in self._items if item.transform})
         notes = (weighed.note,) if weighed.note else ()
-        frozen = Frozen(self._heads.run_id, request.operation_id, request.loop, prepared, transforms, notes)
+        names: dict[str, Any] = {"transforms": transforms, "notes": notes, "has_tools": self._has_tools}
+        frozen = Frozen(self._heads.run_id, request.operation_id, request.loop, prepared, **names)
         self._writes.insert(operations, [self._operation_row(prepared) | frozen.state])
         write_frozen(self._writes, self._events, frozen, self._terms)
 

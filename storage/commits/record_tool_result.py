@@ -15,6 +15,7 @@ from storage.writes import WriteSet
 
 SETTLE = """
     UPDATE operations o SET state = :state, raw_id = :raw_id, result_id = :result_id, whole_id = :whole_id,
+           raw_media_type = :raw_media_type, transforms = CAST(:transforms AS jsonb),
            verdict = CAST(:verdict AS jsonb), attempts = coalesce(:attempt_no, o.attempts + 1), updated_at = now()
     FROM runs r
     WHERE o.operation_id = :operation_id AND o.attempts <= coalesce(:attempt_no, o.attempts) AND o.verdict IS NULL
@@ -58,6 +59,8 @@ async def record_tool_result(store: Store, request: RecordToolResult) -> bool:
         raw_id=raw.payload_id if raw else None,
         result_id=message.payload_id,
         whole_id=whole.payload_id if whole else None,
+        raw_media_type=request.raw_media_type,
+        transforms=json.dumps(request.transforms) if request.transforms else None,
         verdict=json.dumps({"status": request.status}),
         execution_no=request.execution_no,
     )

@@ -33,7 +33,10 @@ class AttemptRow:
 
 @dataclass(frozen=True)
 class OperationRow:
-    """One logical call. `call_id` and `effect` belong to a tool call, `input_cutoff` to a model call."""
+    """One logical call. `call_id` and `effect` belong to a tool call, `input_cutoff` to a model call.
+
+    `transforms` names what was changed between the raw result and the effective one.
+    """
 
     operation_id: UUID
     run_id: UUID
@@ -48,16 +51,18 @@ class OperationRow:
     input_cutoff: int | None
     attempts: tuple[AttemptRow, ...]
     created_at: datetime
+    transforms: tuple[str, ...]
     hooks: tuple[Mapping[str, Any], ...] = ()  # none run in this version
 
 
 @dataclass(frozen=True)
 class OperationResult:
-    """`content` is None while there is no such result."""
+    """`content` is None while there is no such result; `media_type` is known of a tool's raw result."""
 
     operation_id: UUID
     state: str
     view: Literal["raw", "effective"]
+    media_type: str | None
     content: bytes | None = field(repr=False)
 
 
@@ -91,7 +96,7 @@ def place_key(created_at: datetime, ordinal: int, operation_id: UUID) -> str:
 
 COLUMNS = """
     SELECT o.operation_id, o.run_id, o.session_id, o.purpose, o.state, o.loop_no AS loop, o.ordinal, o.name, o.call_id,
-           o.effect, o.input_cutoff, o.created_at
+           o.effect, o.input_cutoff, o.created_at, coalesce(o.transforms, '[]') AS transforms
     FROM operations o JOIN sessions s USING (session_id)
     WHERE s.owner_id = :owner_id
 """
@@ -105,7 +110,7 @@ ATTEMPTS = text("""
     FROM attempts WHERE operation_id = ANY(:ids) ORDER BY operation_id, attempt_no
 """)
 RESULT = text("""
-    SELECT o.operation_id, o.state, o.raw_id AS raw, o.result_id AS effective
+    SELECT o.operation_id, o.state, o.raw_media_type, o.raw_id AS raw, o.result_id AS effective
     FROM operations o JOIN sessions s USING (session_id)
     WHERE s.owner_id = :owner_id AND o.operation_id = :operation_id
 """)
@@ -139,7 +144,8 @@ async def operation_result(
     async with store.reading() as connection:
         row = found(await fetch_one(connection, RESULT, operation_id=operation_id, owner_id=owner_id))
         content = await store.payloads.read_one(connection, row[view]) if row[view] else None
-    return OperationResult(operation_id, row["state"], view, content)
+    media_type = row["raw_media_type"] if view == "raw" else None
+    return OperationResult(operation_id, row["state"], view, media_type, content)
 
 
 async def _rows(connection: AsyncConnection, rows: Sequence[Mapping[str, Any]]) -> list[OperationRow]:
@@ -147,7 +153,10 @@ async def _rows(connection: AsyncConnection, rows: Sequence[Mapping[str, Any]]) 
         return []
     tries = await fetch_all(connection, ATTEMPTS, ids=[row["operation_id"] for row in rows])
     of = {owner: tuple(map(_attempt, group)) for owner, group in groupby(tries, lambda one: one["operation_id"])}
-    return [OperationRow(**row, attempts=of.get(row["operation_id"], ())) for row in rows]
+    return [
+        OperationRow(**{**row, "transforms": tuple(row["transforms"])}, attempts=of.get(row["operation_id"], ()))
+        for row in rows
+    ]
 
 
 def _attempt(row: Mapping[str, Any]) -> AttemptRow:

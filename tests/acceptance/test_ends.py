@@ -135,3 +135,15 @@ async def test_a_stop_that_comes_too_late_changes_nothing(world: RunWorld) -> No
     run = await world.ask()
     await world.stop(run["run_id"])
     assert (await world.ended(run["run_id"]))["status"] == "succeeded"
+
+
+async def test_working_files_live_as_long_as_their_run_and_in_no_other(world: RunWorld) -> None:
+    """SPEC T10: what one call left another one finds; at the end the folder goes, also if the Run fails."""
+    await world.publish(tools=["keep"], limits={"max_loops": 3})
+    world.model.add(*(replies.calls(("keep", {"text": text})) for text in ("a", "bb", "too late")))
+    assert (await world.ask())["status"] == "exhausted"
+    assert [sent[-1]["content"] for sent in world.sent[1:]] == ["a", "a bb"]
+    world.model.add(replies.calls(("keep", {"text": "ccc"})), "done")
+    assert (await world.ask())["answer"] == "done"
+    assert world.sent[-1][-1]["content"] == "ccc"
+    assert list((world.servers.folder / "work").iterdir()) == []

@@ -24,9 +24,11 @@ async def test_lone_surrogates_wedge_nothing(world: RunWorld) -> None:
     assert (run["status"], world.model.refusals) == ("succeeded", [])
     for request in world.model.requests:
         request.body.decode()
-    [call, _, _] = await world.operations(run["run_id"])
-    raw = await world.get(f"/operations/{call['operation_id']}/result", view="raw")
-    assert "\\ud83d" in raw["result"]
+    operations = await world.operations(run["run_id"])
+    assert [one["transforms"] for one in operations] == [["lone_surrogates_replaced"]] * 2 + [[]]
+    call, tool = [await world.get(f"/operations/{one['operation_id']}/result", view="raw") for one in operations[:2]]
+    assert "\\ud83d" in call["result"]
+    assert (tool["result"], tool["encoding"], tool["media_type"]) == ('"temp \\udcb0"', "text", "application/json")
 
 
 SPECIAL = "see <|endoftext|> and <|im_start|>system and <|fim_prefix|>"
@@ -69,3 +71,14 @@ async def test_a_question_of_two_hundred_thousand_characters_and_a_result_of_thr
     assert world.sent[1][1]["content"] == question
     history = await world.workflow(run["run_id"]).fetch_history()
     assert len(json.dumps(history.to_json_dict())) < 40_000
+
+
+async def test_a_count_is_exact_only_without_tools(world: RunWorld) -> None:
+    """SPEC B4: how messages are counted is documented for the model; how schemas and calls are is not."""
+    model = {"provider": "openai", "model": "gpt-4o"}
+    await world.publish("plain", model=model)
+    await world.publish("with-tool", tools=["now"], model=model)
+    world.model.add("ok", "ok")
+    runs = [await world.ask("hello", await world.open_session(agent)) for agent in ("plain", "with-tool")]
+    exact = [(await world.manifests(run["run_id"]))[0]["exact"] for run in runs]
+    assert exact == [True, False]

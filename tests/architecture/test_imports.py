@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 IO_LIBRARIES = ("sqlalchemy", "asyncpg", "alembic", "httpx", "httpx2", "fastapi", "uvicorn", "tiktoken", "mcp")
-LATE_LIBRARIES = ("mcp", "mcp_types", "httpx2", "genai_prices")
+LATE_LIBRARIES = ("mcp", "mcp_types", "httpx2", "genai_prices", "griffe")
 
 
 def modules(folder: str) -> list[Path]:

@@ -67,3 +67,13 @@ class Pauses(FaultPlan):
         if point == self._point:
             self._point = None
             await self._then()
+
+
+class Counts(FaultPlan):
+    """Strikes never; knows which points were passed, and how often."""
+
+    def __init__(self) -> None:
+        self.passed: Counter[str] = Counter()
+
+    async def reach(self, point: str) -> None:
+        self.passed[point] += 1

@@ -71,7 +71,8 @@ def running_temporal(folder: Path, *, with_ui: bool = False) -> Iterator[tempora
 async def create_database(server: postgres.PostgresServer, *, template: str = "template0") -> str:
     """A fresh database of the server; returns its name."""
     name = f"test_{secrets.token_hex(6)}"
-    await _execute(server, f'create database "{name}" template "{template}"')
+    # A file copy takes a fifth of the time of the default strategy, which writes every page of the template to the log.
+    await _execute(server, f'create database "{name}" template "{template}" strategy file_copy')
     return name
 
 

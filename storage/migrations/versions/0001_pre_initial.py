@@ -289,6 +289,8 @@ STATEMENTS = (
             effect TEXT,
             arguments_id BYTEA,
             raw_id BYTEA,
+            raw_media_type TEXT,
+            transforms JSONB,
             result_id BYTEA,
             whole_id BYTEA,
             prepared JSONB,

@@ -91,7 +91,7 @@ async def play(store: Store, world: World, question: str = "What is the weather?
         models.append(operation_id)
         if not last:
             batch = operation_id
-            tools.append(await _run_tool(store, run_id, operation_id, loop))
+            tools.append(await _run_tool(store, operation_id, loop))
     await finish_run(store, FinishRun(run_id=run_id, execution_no=1, status="succeeded", end_reason="answered"))
     return Played(run_id, tuple(models), tuple(tools))
 
@@ -103,14 +103,13 @@ async def _prepare(
     await prepare_request(store, PrepareRequest(release_id=world.release_id, execution_no=1, **place), TERMS)
 
 
-async def _begin(store: Store, operation_id: UUID, request_hash: bytes | None = None) -> int:
-    begun = await begin_attempt(store, BeginAttempt(operation_id, 1, request_hash))
+async def _begin(store: Store, operation_id: UUID) -> int:
+    begun = await begin_attempt(store, BeginAttempt(operation_id, 1))
     assert isinstance(begun, Begun)
     return begun.attempt_no
 
 
 async def _answer(store: Store, context_id: UUID, operation_id: UUID, loop: int, *, calls: bool) -> None:
-    attempt = await _begin(store, operation_id, b"h" * 32)
     call = ToolCall(call_id=f"call-{operation_id}", name="weather", arguments='{"place":"Paris"}')
     said = {"content": f"loop {loop}", "tool_calls": (call,)} if calls else {"content": "It is sunny."}
     record = _content(ChatMessage(role="assistant", **said))
@@ -122,7 +121,8 @@ async def _answer(store: Store, context_id: UUID, operation_id: UUID, loop: int,
         context_id=context_id,
         operation_id=operation_id,
         execution_no=1,
-        attempt_no=attempt,
+        attempt_no=1,
+        request_hash=b"h" * 32,
         loop=loop,
         decision=decision,
         reply=reply,
@@ -135,13 +135,12 @@ async def _answer(store: Store, context_id: UUID, operation_id: UUID, loop: int,
     await accept_model(store, accepted)
 
 
-async def _run_tool(store: Store, run_id: UUID, model: UUID, loop: int) -> UUID:
+async def _run_tool(store: Store, model: UUID, loop: int) -> UUID:
     operation_id = tool_operation_id(model, 0)
     attempt = await _begin(store, operation_id)
     message = ChatMessage(role="tool", content=f"sunny {loop}", tool_call_id=f"call-{model}", status="error")
     result = RecordToolResult(
         operation_id=operation_id,
-        run_id=run_id,
         execution_no=1,
         attempt_no=attempt,
         state="accepted",

@@ -132,7 +132,10 @@ async def test_a_call_that_changes_something_carries_the_operation_as_its_key(
     trace = tmp_path / "trace"
     for effect in ("read_only", "idempotent", "side_effect"):
         tool = McpTool(
-            frozen("count", effect=effect), entry(kind="mcp", **where), open_servers=opened(servers), resolve_secret=no_secrets
+            frozen("count", effect=effect),
+            entry(kind="mcp", **where),
+            open_servers=opened(servers),
+            resolve_secret=no_secrets,
         )
         await tool.run(invocation(path=str(trace)), on_progress=no_progress)
     assert trace.read_text().split() == ["None", str(OPERATION), str(OPERATION)]
@@ -187,7 +190,10 @@ async def test_a_call_over_its_time_limit_leaves_the_outcome_open_and_the_connec
 ) -> None:
     """SPEC T4."""
     slow = McpTool(
-        frozen("waits", timeout_s=0.4), entry(kind="mcp", **where), open_servers=opened(servers), resolve_secret=no_secrets
+        frozen("waits", timeout_s=0.4),
+        entry(kind="mcp", **where),
+        open_servers=opened(servers),
+        resolve_secret=no_secrets,
     )
     with pytest.raises(ToolTimeoutError) as late:
         await slow.run(invocation(seconds=20.0), on_progress=no_progress)

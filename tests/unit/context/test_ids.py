@@ -1,0 +1,75 @@
+"""Identities, texts and views."""
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from context.errors import InputInvalidError, TooLargeError
+from context.ids import derived, model_operation_id, run_workflow_id, tool_operation_id, uuid7
+from context.inputs import MAX_CHARS, check_text
+from context.revisions import EMPTY_CHAIN, next_chain
+from context.views import ViewItem, protected_tokens, system_message, total_tokens
+from tests.support.builders import release, uid
+
+
+@given(st.integers(0, 2**48 - 1), st.binary(min_size=10, max_size=10))
+def test_a_new_id_is_a_version_seven_of_its_millisecond(unix_ms: int, chance: bytes) -> None:
+    """RFC 9562: version, variant, and the time in front, so that ids sort by it."""
+    made = uuid7(unix_ms, chance)
+    assert (made.version, made.variant) == (7, "specified in RFC 4122")
+    assert made.int >> 80 == unix_ms
+
+
+def test_children_of_one_parent_are_apart_and_found_again() -> None:
+    """SPEC W5: a repeat finds the first."""
+    run = uuid7(1, os.urandom(10))
+    made = [model_operation_id(run, "root", loop, turn) for loop in (1, 2, 12) for turn in (1, 2)]
+    made += [tool_operation_id(one, ordinal) for one in made for ordinal in (0, 1)]
+    assert len(set(made)) == len(made)
+    assert derived(run, "a", 1) == derived(run, "a", 1)
+    assert run_workflow_id(run) == f"run/{run}"
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "a\0b", "a\ud83db"])
+def test_texts_no_run_may_get_are_refused_without_their_words(text: str) -> None:
+    """SPEC Y5, Y6."""
+    with pytest.raises(InputInvalidError) as error:
+        check_text(text)
+    assert "a" not in str(error.value.numbers)
+
+
+def test_the_longest_text_is_allowed_and_the_next_is_not() -> None:
+    """SPEC Y5."""
+    check_text("x" * MAX_CHARS)
+    with pytest.raises(TooLargeError) as error:
+        check_text("x" * (MAX_CHARS + 1))
+    assert error.value.numbers == {"characters": MAX_CHARS + 1, "limit": MAX_CHARS}
+
+
+def test_the_chain_depends_on_everything_before() -> None:
+    """SPEC M7: content, place and past."""
+    one = next_chain(EMPTY_CHAIN, 1, b"a" * 32)
+    assert len({one, next_chain(EMPTY_CHAIN, 2, b"a" * 32), next_chain(EMPTY_CHAIN, 1, b"b" * 32)}) == 3
+    assert next_chain(one, 2, b"a" * 32) != next_chain(EMPTY_CHAIN, 2, b"a" * 32)
+
+
+def test_instructions_in_parts_become_one_system_message() -> None:
+    """SPEC A1, C1: in their order, and nothing else goes there."""
+    parts = [{"name": "tone", "text": " Be brief. "}, {"name": "task", "text": "Count."}]
+    message = system_message(release(instructions=parts).definition)
+    assert message is not None
+    assert message.content == "# tone\n\nBe brief.\n\n# task\n\nCount."
+    assert system_message(release(instructions=" ").definition) is None
+
+
+def test_only_current_inputs_and_the_system_message_are_protected() -> None:
+    """SPEC A2: an earlier Run's input may be left out."""
+    items = (
+        ViewItem("system", b"s", 1),
+        ViewItem("input", b"old", 2, uid("old"), run_no=1),
+        ViewItem("input", b"now", 4, uid("now")),
+        ViewItem("tool_result", b"r", 8),
+    )
+    assert (total_tokens(items), protected_tokens(items)) == (15, 5)
