@@ -17,6 +17,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflow
 from activities.model_calls import CallModel
 from activities.runs import RunTerms
 from context.episodes import CompactionVerdict, EpisodeRef
+from context.errors import ModelContextLengthError
 from context.ids import model_operation_id
 from context.steps import FinishedRun, FreezeRequest, ModelVerdict, PreparedRequest, PrepareRequest, ToolPlan
 from workflows import loop as steps
@@ -110,7 +111,10 @@ class RunWorkflow:
         if prepared.nothing_new:
             self._move(loop=self._known.loop - 1)
             return await self._answered()
-        return await self._follow(await self._call_model(prepared))
+        verdict = await self._call_model(prepared)
+        if self._known.compact_once and verdict.code == ModelContextLengthError.code:
+            verdict = await self._call_model(await self._after_overflow())
+        return await self._follow(verdict)
 
     def _take(self, terms: RunTerms) -> None:
         opened = terms.opened
@@ -123,6 +127,7 @@ class RunWorkflow:
             max_loops=terms.max_loops,
             max_parallel_tools=terms.max_parallel_tools,
             continue_late_input=terms.continue_late_input,
+            compact_once=terms.compact_once,
             deadline_at=workflow.now().timestamp() + remaining_s,
             deadline_s=round(terms.deadline_s),
             loop=opened.loops,
@@ -132,7 +137,10 @@ class RunWorkflow:
 
     async def _prepare(self) -> PreparedRequest:
         """The request of the next loop: frozen together with the end of the last one, or now."""
-        prepared = self._known.prepared or await self._prepare_now()
+        return await self._admitted(self._known.prepared or await self._prepare_now())
+
+    async def _admitted(self, prepared: PreparedRequest) -> PreparedRequest:
+        """The request once it may be sent: after its compaction, if there is one."""
         if prepared.stopping:
             await self._cancellation()
         if prepared.compact is not None:
@@ -143,6 +151,23 @@ class RunWorkflow:
         if prepared.refused:
             raise RunEnds(refused(prepared))
         return prepared
+
+    async def _after_overflow(self) -> PreparedRequest:
+        """A new Operation for the same loop and cutoff, compacted by force; else the provider's word stands (B7)."""
+        state, run_id, execution_no = self._known, self._start.run_id, self._start.execution_no
+        operation_id = model_operation_id(run_id, "root", state.loop, 2, execution_no=execution_no)
+        request = PrepareRequest(
+            context_id=state.context_id,
+            release_id=state.release_id,
+            execution_no=execution_no,
+            operation_id=operation_id,
+            loop=state.loop,
+            batch_id=None,
+            asked="overflow",
+            cutoff=state.cutoff,
+        )
+        self._move(phase="preparing", operation_id=operation_id)
+        return await self._admitted(await steps.prepare(request))
 
     async def _compact(self, waiting: PreparedRequest, episode_id: UUID) -> PreparedRequest:
         """A summary first, in a child workflow; then the request that waited for it is frozen (SPEC K1)."""

@@ -26,6 +26,7 @@ class RunState(BaseModel):
     max_loops: int
     max_parallel_tools: int
     continue_late_input: bool
+    compact_once: bool = False
     deadline_at: float
     deadline_s: int = 0
     phase: Phase = "preparing"

@@ -34,7 +34,7 @@ def _writes(request: FailEpisode, episode: LockedEpisode) -> WriteSet:
     failure = {"code": request.code, "reason": request.reason, "block": request.block}
     writes.sql(FAIL, status=request.status, failure=json.dumps(failure), episode_id=episode.episode_id)
     writes.sql(MARK, context_id=episode.context_id)
-    events.add("compaction_failed", episode_id=episode.episode_id, status=request.status, **failure)
+    events.add("compaction_finished", episode_id=episode.episode_id, outcome=request.status, **failure)
     events.write(writes)
     writes.sql(MOVE_RUN, run_id=episode.run_id)
     return writes

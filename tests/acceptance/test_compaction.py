@@ -92,3 +92,96 @@ async def test_every_request_of_a_compacted_run_is_rebuilt_byte_for_byte(world: 
     for one in manifests:
         rebuilt = await world.get(f"/operations/{one['operation_id']}/request")
         assert rebuilt["sha256"] in sent
+
+
+TOO_LONG = replies.error(400, "This model's maximum context length is 4096 tokens.", code="context_length_exceeded")
+
+
+async def test_a_request_the_provider_finds_too_long_is_compacted_once_and_sent_anew(world: RunWorld) -> None:
+    """SPEC B7: the same loop and cutoff, no tool run again; it counts no loop."""
+    await world.publish(tools=["repeat"], **SMALL, context={"on_overflow": "compact_once"})
+    call = replies.calls(("repeat", {"text": "z", "times": 900}))
+    world.model.add(call, call, TOO_LONG, "SUMMARY: goals kept.", "all done")
+    run = await world.ask("The question that must stay.")
+    assert (run["status"], run["answer"], run["loops"]) == ("succeeded", "all done", 3)
+    assert [is_summary(request) for request in world.model.requests] == [False, False, False, True, False]
+    assert "SUMMARY: goals kept." in json.dumps(world.sent[-1])
+    assert len([one for one in await world.operations(run["run_id"]) if one["purpose"] == "tool"]) == 2
+
+
+async def test_without_that_wish_the_providers_word_ends_the_run(world: RunWorld) -> None:
+    """SPEC B7."""
+    await world.publish(tools=["repeat"], **SMALL)
+    world.model.add(TOO_LONG)
+    run = await world.ask()
+    assert (run["status"], run["end_reason"]) == ("failed", "context_too_large")
+    assert run["error"]["code"] == "MODEL_CONTEXT_LENGTH_EXCEEDED"
+    assert len(world.model.requests) == 1
+
+
+async def test_nothing_to_compact_leaves_the_providers_word_standing(world: RunWorld) -> None:
+    """SPEC B7, K3."""
+    await world.publish(**SMALL, context={"on_overflow": "compact_once"})
+    world.model.add(TOO_LONG)
+    run = await world.ask()
+    assert run["error"]["code"] == "MODEL_CONTEXT_LENGTH_EXCEEDED"
+    assert len(world.model.requests) == 1
+
+
+async def test_a_count_of_steps_can_be_the_trigger(world: RunWorld) -> None:
+    """SPEC B2: far below the budget; the baseline moves with the success."""
+    await world.publish(tools=["repeat"], **SMALL, context={"model_steps": 3, "keep_recent_tokens": 0})
+    call = replies.calls(("repeat", {"text": "z", "times": 600}))
+    script = lambda request: "SUMMARY: goals kept." if is_summary(request) else call if len(world.sent) < 5 else "done"  # noqa: E731
+    world.model.add(*[script] * 8)
+    run = await world.ask()
+    assert run["status"] == "succeeded"
+    assert [is_summary(request) for request in world.model.requests].count(True) == 1
+
+
+async def test_a_summary_that_says_nothing_fails_the_run_and_leaves_the_view_alone(world: RunWorld) -> None:
+    """SPEC K8: COMPACTION_FAILED; the old view stands, and a resume can go on from it."""
+    await world.publish(tools=["repeat"], **SMALL)
+    call = replies.calls(("repeat", {"text": "z", "times": 1_200}))
+    script = lambda request: "  " if is_summary(request) else call  # noqa: E731
+    world.model.add(*[script] * 9)
+    run = await world.ask()
+    assert (run["status"], run["end_reason"]) == ("failed", "compaction_failed")
+    assert run["error"]["code"] == "COMPACTION_FAILED"
+    assert [is_summary(request) for request in world.model.requests].count(True) == 1
+
+
+async def test_a_stop_during_a_compaction_ends_the_run_at_once(world: RunWorld) -> None:
+    """SPEC S8, K1: the block in flight is cancelled, no further one begins, the episode ends cancelled."""
+    await world.publish(tools=["repeat"], **SMALL)
+    call = replies.calls(("repeat", {"text": "z", "times": 1_200}))
+    held = replies.text("SUMMARY").but(hold="never")
+    script = lambda request: held if is_summary(request) else call  # noqa: E731
+    world.model.add(*[script] * 9)
+    run_id = await world.start()
+    await world.until(run_id, "compacting")
+    await world.stop(run_id)
+    run = await world.ended(run_id, within_s=5)
+    assert (run["status"], run["end_reason"]) == ("stopped", "user_stop")
+    assert [is_summary(request) for request in world.model.requests].count(True) <= 1
+
+
+async def test_an_input_that_comes_during_a_compaction_stands_verbatim_in_the_next_request(world: RunWorld) -> None:
+    """SPEC K11: it is behind the cutoff, so it belongs to the loop after."""
+    await world.publish(tools=["repeat"], **SMALL)
+    call = replies.calls(("repeat", {"text": "z", "times": 1_200}))
+    held = replies.text("SUMMARY: goals kept.").but(hold="summary")
+    session = await world.open_session()
+    late = "And mind this too."
+    script = lambda request: held if is_summary(request) else "done" if late.encode() in request.body else call  # noqa: E731
+    world.model.add(*[script] * 12)
+    run_id = await world.start("The question that must stay.", session)
+    await world.until(run_id, "compacting")
+    await world.send(late, session, mode="supplement")
+    world.model.release("summary")
+    run = await world.ended(run_id)
+    assert (run["status"], run["answer"]) == ("succeeded", "done")
+    business = [request.json["messages"] for request in world.model.requests if not is_summary(request)]
+    compacted = [sent for sent in business if "SUMMARY: goals kept." in json.dumps(sent)]
+    assert late not in json.dumps(compacted[0])
+    assert {"role": "user", "content": late} in compacted[1]
