@@ -185,3 +185,71 @@ async def test_an_input_that_comes_during_a_compaction_stands_verbatim_in_the_ne
     compacted = [sent for sent in business if "SUMMARY: goals kept." in json.dumps(sent)]
     assert late not in json.dumps(compacted[0])
     assert {"role": "user", "content": late} in compacted[1]
+
+
+async def test_a_compaction_tells_what_it_covers_what_it_cost_and_what_it_gained(world: RunWorld) -> None:
+    """SPEC K10, K13: exact ranges, calls, usage, sizes; the next one covers what the one before did, and more."""
+    await world.publish(tools=["repeat"], **SMALL)
+    world.model.add(*steps(1_200, 12))
+    run = await world.ask()
+    found = await world.items(f"/runs/{run['run_id']}/compactions")
+    assert len(found) >= 2
+    for one in found:
+        assert (one["status"], one["outcome"], one["source"]) == ("succeeded", "activated", "auto")
+        assert one["blocks"] == one["cursor"] == one["calls"]
+        assert (one["input_tokens"], one["output_tokens"]) == (50 * one["calls"], 10 * one["calls"])
+        assert one["tokens_after"] < one["tokens_before"]
+        assert one["reaches_target"] is True
+        assert one["truncated"] is False
+        assert sum(part["through_seq"] - part["from_seq"] + 1 for part in one["ranges"]) == one["pieces"]
+    assert found[1]["previous_snapshot_id"] == found[0]["snapshot_id"]
+    assert found[1]["pieces"] > found[0]["pieces"]
+    assert run["loops"] == len([one for one in await world.operations(run["run_id"]) if one["purpose"] == "business"])
+
+
+async def test_what_became_of_each_record_is_explained_and_requests_are_compared(world: RunWorld) -> None:
+    """SPEC A10, M7: included, replaced by that summary, or not yet arrived; nothing of the session is broken."""
+    await world.publish(tools=["repeat"], **SMALL)
+    world.model.add(*steps(1_200, 6))
+    session = await world.open_session()
+    run = await world.ask("The question that must stay.", session)
+    calls = [one["operation_id"] for one in await world.operations(run["run_id"]) if one["purpose"] == "business"]
+    records = [one for one in await world.messages(session) if one["kind"] == "tool_result"]
+    compactions = await world.items(f"/runs/{run['run_id']}/compactions")
+
+    async def explained(operation: str, **subject: str) -> Json:
+        return await world.get(f"/operations/{operation}/explain", **subject)
+
+    newest = await explained(calls[-1], record=records[-1]["record_id"])
+    oldest = await explained(calls[-1], record=records[0]["record_id"])
+    early = await explained(calls[0], record=records[0]["record_id"])
+    asked = await explained(calls[-1], input=(await world.inputs(run["run_id"]))[0]["input_id"])
+    assert [one["explanation"] for one in (newest, oldest, early, asked)] == [
+        "included",
+        "replaced_by_summary",
+        "not_yet_arrived",
+        "included",
+    ]
+    assert oldest["snapshot_id"] == compactions[-1]["snapshot_id"]
+    grown = await world.get(f"/operations/{calls[1]}/diff", **{"with": calls[0]})
+    assert (grown["common_prefix"], {one["change"] for one in grown["items"]}) == (2, {"same", "added"})
+    shrunk = await world.get(f"/operations/{calls[-1]}/diff", **{"with": calls[0 if len(calls) < 3 else -3]})
+    assert "summarised" in {one["change"] for one in shrunk["items"]}
+
+
+async def test_a_session_with_compactions_verifies_and_its_contexts_can_be_seen_as_they_were(world: RunWorld) -> None:
+    """SPEC M7, 16: chains, coverage and every request, those of the summariser too."""
+    await world.publish(tools=["repeat"], **SMALL)
+    world.model.add(*steps(1_200, 9))
+    session = await world.open_session()
+    run = await world.ask(session=session)
+    checked = await world.get(f"/sessions/{session}/verify")
+    assert checked["breaks"] == []
+    assert checked["requests"] == len(world.model.requests)
+    assert checked["snapshots"] == len(await world.items(f"/runs/{run['run_id']}/compactions"))
+    (instance,) = (await world.get(f"/runs/{run['run_id']}/instances"))["items"]
+    revisions = (await world.get(f"/contexts/{instance['context_id']}/revisions"))["items"]
+    for one in (revisions[0], revisions[2], revisions[-1]):
+        seen = await world.get(f"/contexts/{instance['context_id']}/view", revision=one["revision"])
+        assert len(seen["items"]) == one["record_watermark"]
+    assert checked["records"] == revisions[-1]["record_watermark"]
