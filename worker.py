@@ -4,6 +4,7 @@ The composition root: nothing else imports it, and nothing happens on import.
 """
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -111,6 +112,7 @@ def build_activities(store: Store, edges: Edges) -> Sequence[Any]:
 def build_worker(client: Client, store: Store, edges: Edges, *, task_queue: str, **options: Any) -> Worker:
     """The Temporal worker as it runs in production; `options` are for tests."""
     settings: dict[str, Any] = {
+        "identity": f"worker-{os.getpid()}",  # it stands in every event
         "sticky_queue_schedule_to_start_timeout": STICKY,
         "graceful_shutdown_timeout": DRAIN,
         "max_heartbeat_throttle_interval": HEARTBEATS,
@@ -128,11 +130,12 @@ def build_worker(client: Client, store: Store, edges: Edges, *, task_queue: str,
     )
 
 
-async def keep_true(store: Store, client: Client, *, task_queue: str) -> None:
+async def keep_true(store: Store, client: Client, *, task_queue: str, work_dir: Path) -> None:
     """What goes on beside the work until it is cancelled: intents are sent, and Runs without a workflow are ended."""
     async with asyncio.TaskGroup() as group:
         group.create_task(Relay(store, TemporalSender(client, task_queue=task_queue)).run())
-        group.create_task(Reconciler(store, TemporalWatch(client)).run())
+        forget = partial(remove_run_folder, work_dir)
+        group.create_task(Reconciler(store, TemporalWatch(client), on_end=forget).run())
 
 
 async def run_worker(settings: Settings, faults: FaultPlan | None = None) -> None:
@@ -145,8 +148,9 @@ async def run_worker(settings: Settings, faults: FaultPlan | None = None) -> Non
     private = settings.allowed_private_addresses
     async with open_edges(store, private_addresses=private, work_dir=settings.work_dir) as edges:
         client = await connect()
-        keeping = asyncio.create_task(keep_true(store, client, task_queue=settings.task_queue))
-        async with build_worker(client, store, edges, task_queue=settings.task_queue):
+        queue = settings.task_queue
+        keeping = asyncio.create_task(keep_true(store, client, task_queue=queue, work_dir=settings.work_dir))
+        async with build_worker(client, store, edges, task_queue=queue):
             await asyncio.wait([asyncio.create_task(stop.wait()), keeping], return_when=asyncio.FIRST_COMPLETED)
         keeping.cancel()
     await store.aclose()

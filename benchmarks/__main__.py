@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-NAMES = ("step_time", "long_run")
+NAMES = ("step_time", "long_run", "many_runs")
 
 
 def main() -> int:

@@ -61,6 +61,7 @@ def say(
 ) -> int:
     """Add something to the Run that is active now (a supplement)."""
     from cli.client import call_api
+    from cli.following import DELIVERY
     from cli.texts import needed_text
 
     if (session is None) == (run is None):
@@ -75,7 +76,7 @@ def say(
     if json:
         print_json(accepted)
     else:
-        print_lines([f"input {accepted['input_seq']} of run {accepted['run_id']}: {accepted['state']}"])
+        print_lines([f"input {accepted['input_seq']} of run {accepted['run_id']} {DELIVERY[accepted['state']]}"])
     return 0
 
 
@@ -121,7 +122,7 @@ async def _send(api: "Api", session_id: str, text: str, *, mode: str) -> dict[st
 
 async def _outcome(api: "Api", begun: Mapping[str, Any], *, no_wait: bool, as_json: bool) -> int:
     """Print what was begun, or wait for the end and print that."""
-    from cli.following import exit_code, follow
+    from cli.following import exit_code, follow, left_over
 
     if no_wait:
         if as_json:
@@ -135,6 +136,8 @@ async def _outcome(api: "Api", begun: Mapping[str, Any], *, no_wait: bool, as_js
         note(f"the run goes on: agentloom watch {begun['run_id']}   (or: agentloom stop {begun['run_id']})")
         raise
     say_outcome(run, as_json=as_json)
+    if not as_json and (left := await left_over(api, run["run_id"])):
+        note(left)
     return exit_code(run)
 
 

@@ -70,7 +70,7 @@ def _next_command(code: str, problem: Mapping[str, Any]) -> str:
     match code:
         case "RUN_ACTIVE":
             return f"agentloom watch {problem.get('run_id', 'RUN')}   (or: agentloom say …, agentloom stop …)"
-        case "RUN_NOT_ACTIVE":
+        case "RUN_NOT_ACTIVE" | "RUN_NOT_RESUMABLE":
             return "agentloom ask --session SESSION …"
         case "SESSION_ARCHIVED":
             return "agentloom sessions unarchive SESSION"

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 DATA_DIR = Path(".agentloom/demo")
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "docs_agent"
 QUESTION = "How does a run survive the crash of a worker?"
+SUPPLEMENT = "And what becomes of a tool call whose outcome is unknown?"
 STRIKE_AT = "tools_started"  # the first model call is finished and its tools are under way
-ANSWER_LINES = 5
+ANSWER_LINES = 4
 LINE_CHARS = 110
 
 
@@ -52,6 +53,7 @@ class Watched:
     """What was seen of the Run."""
 
     run_id: str
+    session_id: str
     steps: list[str] = field(default_factory=list)
     killed_pid: int | None = None
     killed_at: float = 0.0
@@ -97,20 +99,22 @@ async def _ask(api: "Api", question: str) -> Watched:
     session = await api.post("/sessions", {"agent": definition["name"]})
     accepted = await api.post(f"/sessions/{session['session_id']}/inputs", {"text": question})
     print_lines([f"Asked agent {definition['name']} (release {published['release_no']}): {question}"])
-    return Watched(accepted["run_id"])
+    return Watched(accepted["run_id"], session["session_id"])
 
 
 async def _watch(api: "Api", stack: "DevStack", watched: Watched) -> None:
-    """Follow the Run to its end; kill the worker once, as soon as the Run is well under way."""
+    """Follow the Run to its end; kill the worker once it is well under way, and say something while there is none."""
     from cli.following import ToolNames, describe
 
     names = ToolNames(api, watched.run_id)
     async with aclosing(api.events(watched.run_id)) as events:
         async for event in events:
-            if watched.killed_pid and watched.back_after_s is None:
+            by_the_run = event["type"] != "input_accepted"
+            if by_the_run and watched.killed_pid and watched.back_after_s is None:
                 watched.back_after_s = time.monotonic() - watched.killed_at
             if event["type"] == STRIKE_AT and watched.killed_pid is None:
                 _kill_worker(stack, watched)
+                await api.post(f"/sessions/{watched.session_id}/inputs", {"text": SUPPLEMENT, "mode": "supplement"})
             if line := describe(event, await names.of(event)):
                 watched.steps.append(line)
 
@@ -136,7 +140,9 @@ def _run_lines(watched: Watched) -> list[str]:
     lines = [f"  {step}" for step in watched.steps]
     at = next((place for place, step in enumerate(watched.steps, 1) if ": tools " in step), len(lines))
     back = "" if watched.back_after_s is None else f"; the next step came {watched.back_after_s:.1f} s later"
-    return [*lines[:at], f"  *** kill -9 of worker {watched.killed_pid}{back}", *_shortened(lines[at:], 7)]
+    said = f"  *** said meanwhile: {SUPPLEMENT} ({program()} show inputs {watched.run_id})"
+    kill = [f"  *** kill -9 of worker {watched.killed_pid}{back}", said]
+    return [*lines[:at], *kill, *_shortened(lines[at:], 6)]
 
 
 def _shortened(lines: Sequence[str], most: int) -> list[str]:

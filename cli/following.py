@@ -3,7 +3,7 @@
 Lines hold numbers and names; the answer itself goes to standard output and is printed by the command.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -54,12 +54,14 @@ def describe(event: Mapping[str, Any], tool_names: list[str]) -> str | None:
         case "run_started":
             again = "" if event.get("execution_no", 1) == 1 else f" again (execution {event['execution_no']})"
             return f"started{again}"
+        case "input_accepted" if event.get("kind") == "supplement":
+            return f"input {event['input_seq']} waits for the next request"
         case "context_build":
-            return f"loop {event['loop']}: request of {gauge(event['estimated'], event['input_limit'])}"
+            return f"loop {event['loop']}: request of {gauge(event['estimated'], event['input_limit'])}{_more(event)}"
         case "tools_started":
             return f"loop {event['loop']}: tools {', '.join(tool_names) or event.get('count', '')}"
         case "input_delivered":
-            return f"input {event.get('input_seq', '')} reached the model".replace("  ", " ")
+            return f"{_inputs(event['input_seqs'])} reached the model"
         case "compaction_started":
             return "compacting the context"
         case "compaction_finished":
@@ -68,6 +70,34 @@ def describe(event: Mapping[str, Any], tool_names: list[str]) -> str | None:
             return f"ended: {event.get('end_reason') or event.get('status')}"
         case _:
             return None
+
+
+def _more(event: Mapping[str, Any]) -> str:
+    """The supplements that a request is the first to carry."""
+    count = event.get("supplements", 0)
+    return f" · +{count} supplement{'s' if count > 1 else ''}" if count else ""
+
+
+def _inputs(numbers: Sequence[int]) -> str:
+    name = "input" if len(numbers) == 1 else "inputs"
+    return f"{name} {', '.join(str(number) for number in numbers)}"
+
+
+DELIVERY = {
+    "pending": "waits for the next request",
+    "claimed": "is in a request that the model has not answered to yet",
+    "delivered": "reached the model",
+    "carried": "goes to whatever starts next in the session",
+    "withdrawn": "was withdrawn",
+}
+"""What the state of a delivery means to a person (SPEC S6, S12)."""
+
+
+async def left_over(api: Api, run_id: str) -> str | None:
+    """What an ended Run did not get, in one line; None if it got everything."""
+    inputs = await api.pages(f"/runs/{run_id}/inputs", limit=200)
+    carried = [one["input_seq"] for one in inputs if one["state"] == "carried"]
+    return f"{_inputs(carried)} came too late for this run and will be in the next one" if carried else None
 
 
 def gauge(used: int, limit: int, *, width: int = 20) -> str:

@@ -21,6 +21,7 @@ def register(app: typer.Typer) -> None:
         help="Show a Run, its requests and its Operations.", no_args_is_help=True, rich_markup_mode=None
     )
     group.command()(run)
+    group.command()(inputs)
     group.command()(operations)
     group.command()(manifest)
     group.command()(request)
@@ -42,6 +43,26 @@ def run(run: RunId, json: AsJson = False) -> int:
     if found["answer"]:
         print_lines(["", found["answer"]])
     return 0
+
+
+def inputs(run: RunId, json: AsJson = False) -> int:
+    """List what the user sent to a Run, and what became of each."""
+    from cli.client import call_api
+    from cli.following import DELIVERY
+
+    found = call_api(lambda api: api.pages(f"/runs/{run}/inputs", limit=200))
+    if json:
+        print_json(found)
+        return 0
+    rows = ((one["input_seq"], one["kind"], DELIVERY[one["state"]], _line(one["text"])) for one in found)
+    print_table(("no", "kind", "", "text"), rows)
+    return 0
+
+
+def _line(text: str, *, most: int = 80) -> str:
+    """The beginning of a text, on one line."""
+    words = " ".join(text.split())
+    return words if len(words) <= most else f"{words[: most - 1]}…"
 
 
 def operations(run: RunId, json: AsJson = False) -> int:

@@ -6,6 +6,7 @@ is always committed before its workflow closes, so a Run that is still active af
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -74,11 +75,20 @@ def truth(run: SilentRun, standing: Standing) -> FinishRun | None:
 
 
 class Reconciler:
-    """Goes round the silent Runs. Any number may run: an end is committed once."""
+    """Goes round the silent Runs. Any number may run: an end is committed once, and `on_end` told of it."""
 
-    def __init__(self, store: Store, watch: Watch, *, quiet_s: float = QUIET_S, pause_s: float = PAUSE_S) -> None:
+    def __init__(
+        self,
+        store: Store,
+        watch: Watch,
+        *,
+        on_end: Callable[[UUID], Awaitable[object]] | None = None,
+        quiet_s: float = QUIET_S,
+        pause_s: float = PAUSE_S,
+    ) -> None:
         self._store = store
         self._watch = watch
+        self._on_end = on_end
         self._quiet_s = quiet_s
         self._pause_s = pause_s
         self._after = START
@@ -117,4 +127,8 @@ class Reconciler:
             finished = await finish_run(self._store, end)
         except SupersededError:
             return False
-        return finished.end_reason == end.end_reason
+        if finished.end_reason != end.end_reason:
+            return False
+        if self._on_end:
+            await self._on_end(end.run_id)
+        return True

@@ -1,5 +1,6 @@
 """Runs whose workflow disappears from outside (SPEC S13, R5; case C108)."""
 
+import asyncio
 from uuid import UUID
 
 import pytest
@@ -44,8 +45,12 @@ async def test_a_lost_run_can_be_resumed_and_its_late_result_changes_nothing(wor
     """SPEC R5, S9: the call that was under way is answered in vain; the Run goes on as its next execution."""
     session = await world.open_session()
     run_id = await waiting_for_the_model(world, session)
+    folder = world.servers.folder / "work" / run_id
+    folder.mkdir(parents=True)
     await world.workflow(run_id).terminate("gone")
     assert (await world.ended(run_id))["end_reason"] == "lost"
+    while folder.exists():  # SPEC T10
+        await asyncio.sleep(0.01)
     before = await world.messages(session)
     world.model.release("late")
     world.model.add("resumed")

@@ -4,7 +4,9 @@ The suite plays a few minutes' worth of several users at once; `--full-matrix` p
 """
 
 import asyncio
+import itertools
 import random
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -79,8 +81,10 @@ class Supervisor:
         await worker.killed()
 
 
-async def play(world: RunWorld, nursery: WorkerNursery, place: WorkerPlace, seed: int, users: int, actions: int) -> int:
-    """Several users live at once while workers die; then all comes to rest and is checked. How many supplements."""
+async def play(
+    world: RunWorld, nursery: WorkerNursery, place: WorkerPlace, seed: int, users: int, actions: int
+) -> Counter[str]:
+    """Several users live at once while workers die; then all comes to rest and is checked. What happened, counted."""
     chance = random.Random(seed)
     moods = Moods(random.Random(seed + 1))
     world.model.add(*[moods] * 50_000)
@@ -98,11 +102,11 @@ async def play(world: RunWorld, nursery: WorkerNursery, place: WorkerPlace, seed
     moods.steady = True
     async with nursery.worker(place):
         await asyncio.gather(*(person.settle() for person in people))
+    happened = Counter({"deaths": supervisor.deaths})
     for person in people:
-        await check(person, world.model.requests)
+        happened += await check(person, world.model.requests)
     assert world.model.refusals == []
-    assert supervisor.deaths > 0
-    return sum(one.kind == "supplement" for person in people for one in person.sent)
+    return happened
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -110,7 +114,9 @@ async def test_every_input_is_where_it_must_be_after_any_life(
     world: RunWorld, nursery: WorkerNursery, place: WorkerPlace, seed: int
 ) -> None:
     """SPEC R1, S3-S9, S12: what was acknowledged is delivered once or was withdrawn; no request has it twice."""
-    assert await play(world, nursery, place, seed, users=4, actions=25) > 40
+    happened = await play(world, nursery, place, seed, users=4, actions=25)
+    assert happened["supplements"] > 40
+    assert happened["deaths"] > 0
 
 
 @pytest.mark.timeout(1_800)
@@ -120,7 +126,9 @@ async def test_two_thousand_supplements_are_where_they_must_be(
     """SPEC R1: the same for long."""
     if not full_matrix:
         pytest.skip("only with --full-matrix")
-    count, seed = 0, 100
-    while count < 2_000:
-        count += await play(world, nursery, place, seed, users=8, actions=60)
-        seed += 1
+    happened: Counter[str] = Counter()
+    for seed in itertools.count(100):
+        happened += await play(world, nursery, place, seed, users=8, actions=60)
+        if happened["supplements"] > 2_000:
+            break
+    assert min(happened[what] for what in ("carried", "withdrawn", "resumes", "deaths")) > 20

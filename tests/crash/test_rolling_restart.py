@@ -17,7 +17,7 @@ async def test_a_rolling_restart_fails_no_run_and_repeats_no_finished_call(
     await world.publish(tools=[python_tool("book", "side_effect")], limits={"max_loops": 50})
     world.model.add(*[answers_after(loops, tool="book", trace=str(trace), delay_s=0.1)] * (runs * (loops + 2)))
     sessions = await gather(world.open_session() for _ in range(runs))
-    async with replaced_workers(nursery, place, every_s=0.7) as ended:
+    async with replaced_workers(nursery, place, every_s=1.5) as ended:
         crowd = await ask_at_once(world, sessions, second_questions=False)
     assert crowd.ends == {"succeeded": runs}
     assert len(ended) >= 2

@@ -35,6 +35,13 @@ def test_the_worker_is_really_killed_and_the_run_goes_on(shown: str) -> None:
     assert re.search(r"loop \d+: request", shown[killed.end() :])
 
 
+def test_what_was_said_while_there_was_no_worker_reaches_the_model(shown: str) -> None:
+    """SPEC R1, S4: accepted, in the next request, delivered."""
+    said = shown.index("*** said meanwhile")
+    assert [mark in shown[said:] for mark in ("· +1 supplement", "input 2 reached the model")] == [True, True]
+    assert re.search(r"show inputs [0-9a-f-]{36}\)", shown)
+
+
 def test_each_claim_has_a_command_that_shows_it(shown: str) -> None:
     claims = [
         line for line in shown.splitlines() if re.search(r"\d+ model and \d+ tool calls|^last request|^rebuilt", line)

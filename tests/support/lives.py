@@ -6,7 +6,7 @@ compares what it knows with what the API shows and with what the model really re
 
 import asyncio
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -144,8 +144,8 @@ class User:
         return await self.world.ended(self.sent[-1].run_id, within_s=50)
 
 
-async def check(user: User, requests: Sequence[RecordedRequest]) -> None:
-    """Everything that must hold of a session that has come to rest and was asked once more."""
+async def check(user: User, requests: Sequence[RecordedRequest]) -> Counter[str]:
+    """Everything that must hold of a session that has come to rest and was asked once more; what happened in it."""
     world = user.world
     runs = await world.items(f"/sessions/{user.session}/runs")
     assert {run["status"] for run in runs} <= ENDS
@@ -154,6 +154,10 @@ async def check(user: User, requests: Sequence[RecordedRequest]) -> None:
     deliveries = {run["run_id"]: await world.inputs(run["run_id"]) for run in runs}
     _check_chains(user, [one for found in deliveries.values() for one in found])
     _check_requests(user, deliveries, requests)
+    happened = Counter(one["state"] for found in deliveries.values() for one in found)
+    happened["supplements"] = sum(one.kind == "supplement" for one in user.sent)
+    happened["resumes"] = sum(run["execution_no"] - 1 for run in runs)
+    return happened
 
 
 def _check_received(user: User, stored: list[Json]) -> None:

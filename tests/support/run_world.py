@@ -67,7 +67,7 @@ class RunWorld:
             stack.push_async_callback(store.aclose)
             edges = await stack.enter_async_context(open_edges(store, private_addresses="loopback", work_dir=work_dir))
             queue = self.servers.task_queue
-            keeping = asyncio.create_task(keep_true(store, self.temporal, task_queue=queue))
+            keeping = asyncio.create_task(keep_true(store, self.temporal, task_queue=queue, work_dir=work_dir))
             stack.callback(keeping.cancel)
             await stack.enter_async_context(build_worker(self.temporal, store, edges, task_queue=queue, **options))
             yield

@@ -1,0 +1,118 @@
+"""`ask`, `say`, `stop`, `resume` and `show inputs` as a person sees them, while a Run goes on (SPEC 17, S6-S9)."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support import replies
+from tests.support.run_world import RunWorld
+
+AGENTLOOM = Path(sys.executable).parent / "agentloom"
+HELD = replies.text("the answer").but(hold="answer")
+
+
+@dataclass(frozen=True)
+class Said:
+    code: int
+    out: str
+    err: str
+
+
+async def begin(world: RunWorld, *arguments: str) -> asyncio.subprocess.Process:
+    """Start a command against the world's API."""
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "NO_COLOR": "1",
+        "AGENTLOOM_API": str(world.http.base_url).removesuffix("/api/v1/"),
+        "AGENTLOOM_API_KEY": world.http.headers["authorization"].removeprefix("Bearer "),
+    }
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(
+        AGENTLOOM, *arguments, cwd=world.servers.folder, env=environment, stdin=pipe, stdout=pipe, stderr=pipe
+    )
+
+
+async def said(process: asyncio.subprocess.Process) -> Said:
+    out, err = await process.communicate(b"")
+    return Said(process.returncode or 0, out.decode(), err.decode())
+
+
+async def command(world: RunWorld, *arguments: str) -> Said:
+    return await said(await begin(world, *arguments))
+
+
+@asynccontextmanager
+async def asking(world: RunWorld, *arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """A command that waits for the model; the process and its Run."""
+    world.model.add(HELD)
+    process = await begin(world, *arguments)
+    await world.model.wait_for_requests(1)
+    [session] = await world.items("/sessions")
+    runs = await world.items(f"/sessions/{session['session_id']}/runs")
+    try:
+        yield process, runs[-1]["run_id"]
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def test_a_supplement_that_comes_too_late_is_said_to_be_in_the_next_run(world: RunWorld) -> None:
+    """SPEC 17, S6: `say` says that it waits, `ask` at its end what became of it; the answer stands alone."""
+    await world.publish()
+    async with asking(world, "ask", "--agent", "scout", "What?") as (process, run_id):
+        told = await command(world, "say", "--run", run_id, "In metric units.")
+        assert (told.code, told.out) == (0, f"input 2 of run {run_id} waits for the next request\n")
+        world.model.release("answer")
+        asked = await said(process)
+    assert (asked.code, asked.out) == (0, "the answer\n")
+    assert "input 1 reached the model" in asked.err
+    assert "input 2 waits for the next request" in asked.err
+    assert "input 2 came too late for this run and will be in the next one" in asked.err
+    shown = (await command(world, "show", "inputs", run_id)).out
+    assert "goes to whatever starts next in the session" in shown
+    assert "In metric units." in shown
+
+
+async def test_a_request_that_carries_supplements_says_how_many(world: RunWorld) -> None:
+    """SPEC 17, W3: with `late_input: continue` the next loop has it, and its delivery is told."""
+    await world.publish(context={"late_input": "continue"})
+    async with asking(world, "ask", "--agent", "scout", "What?") as (process, run_id):
+        await command(world, "say", "--run", run_id, "In metric units.")
+        world.model.add("in metres")
+        world.model.release("answer")
+        asked = await said(process)
+    assert asked.out == "in metres\n"
+    assert "· +1 supplement" in asked.err
+    assert "input 2 reached the model" in asked.err
+
+
+async def test_a_run_is_stopped_and_goes_on_with_something_to_add(world: RunWorld) -> None:
+    """SPEC 17, S8, S9: `ask` ends with 1 and the command that helps; `resume` shows only what is new."""
+    await world.publish()
+    async with asking(world, "ask", "--agent", "scout", "What?") as (process, run_id):
+        stopped = await command(world, "stop", run_id)
+        assert (stopped.code, stopped.out) == (0, f"run {run_id} stopped\n")
+        asked = await said(process)
+    assert (asked.code, asked.out) == (1, "")
+    assert f"agentloom resume {run_id}" in asked.err
+    world.model.add("resumed")
+    resumed = await command(world, "resume", run_id, "Be brief.")
+    assert (resumed.code, resumed.out) == (0, "resumed\n")
+    assert "started again (execution 2)" in resumed.err
+    assert "· +1 supplement" in resumed.err
+
+
+async def test_what_can_not_be_done_says_what_can(world: RunWorld) -> None:
+    """SPEC 17: exit code 4, three lines, the next command."""
+    world.model.add("done")
+    run = await world.ask()
+    too_late = await command(world, "say", "--run", run["run_id"], "Too late.")
+    assert too_late.code == 4
+    assert "agentloom ask --session" in too_late.err
+    over = await command(world, "resume", run["run_id"])
+    assert (over.code, "RUN_NOT_RESUMABLE" in over.err, len(over.err.splitlines())) == (4, True, 3)
+    assert "agentloom ask --session" in over.err
