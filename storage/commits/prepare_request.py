@@ -27,6 +27,7 @@ from storage.heads import Heads, lock_heads
 from storage.measuring import Measuring
 from storage.opening import EpisodePlace, write_episode
 from storage.pruning_views import pruned
+from storage.reusing import with_reused
 from storage.store import Store
 from storage.tables import operations, request_views
 from storage.view_lists import Switch, listed, write_items, write_switch
@@ -157,6 +158,10 @@ class _Preparation:
         self._items += await build_first_view(
             self._measuring, self._heads, self._terms.system, self._terms.recent_runs, own
         )
+        if self._estimated >= self._terms.budget.trigger:
+            connection, counter = self._measuring.connection, self._terms.counter
+            names: dict[str, Any] = {"recent": self._terms.recent_runs, "estimator_id": counter.estimator_id}
+            self._items = [*await with_reused(connection, self._heads, self._items, **names)]
         self._base = ViewHead(derived(self._heads.context_id, "view", 1), 0, 0)
         first = {"view_id": self._base.view_id, "context_id": self._heads.context_id, "cause": "first_request"}
         self._writes.insert(request_views, [first])

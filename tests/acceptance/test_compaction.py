@@ -253,3 +253,52 @@ async def test_a_session_with_compactions_verifies_and_its_contexts_can_be_seen_
         seen = await world.get(f"/contexts/{instance['context_id']}/view", revision=one["revision"])
         assert len(seen["items"]) == one["record_watermark"]
     assert checked["records"] == revisions[-1]["record_watermark"]
+
+
+async def test_old_output_is_shown_as_previews_before_anything_is_summarised(world: RunWorld) -> None:
+    """SPEC T5: the newest results stay whole; a pruned one can be read again by its reference."""
+    results = {"protect_tokens": 1_000, "prune_tokens": 500, "preview_chars": 10}
+    await world.publish(tools=["repeat"], **SMALL, context={"results": results})
+    asked: list[str] = []
+
+    def answer(request: RecordedRequest) -> replies.Reply:
+        assert not is_summary(request)
+        shown = [m["content"] for m in request.json["messages"] if m["role"] == "tool"]
+        pruned = [json.loads(text.splitlines()[0]) for text in shown if "Older output" in text]
+        if pruned and not asked:
+            asked.append(pruned[0]["result_ref"])
+            return replies.calls(("result_read", {"result_ref": asked[0], "offset": 500, "limit": 50}))
+        return replies.text("done") if asked else replies.calls(("repeat", {"text": "z", "times": 1_200}))
+
+    world.model.add(*[answer] * 12)
+    run = await world.ask()
+    assert run["status"] == "succeeded"
+    assert await world.items(f"/runs/{run['run_id']}/compactions") == []
+    last = [message["content"] for message in world.sent[-1] if message["role"] == "tool"]
+    assert "z" * 50 in last[-1]
+    assert len(last[-2]) == 1_200
+    assert "tool_result_pruned" in (await world.manifests(run["run_id"]))[-2]["transforms"]
+    assert (await world.get(f"/sessions/{run['session_id']}/verify"))["breaks"] == []
+
+
+async def test_a_later_run_begins_with_an_earlier_runs_summary_once_all_it_covers_is_old(world: RunWorld) -> None:
+    """SPEC P7: never in place of the recent Runs; what the summary covers appears nowhere else."""
+    await world.publish(**SMALL, context={"recent_runs": 1})
+    session = await world.open_session()
+    long = "Keep this in mind: " + "word " * 210
+    script = lambda request: "SUMMARY: goals kept." if is_summary(request) else "Noted."  # noqa: E731
+    world.model.add(*[script] * 40)
+    runs = [await world.ask(f"Q{number}. {long}", session) for number in range(1, 10)]
+    assert {run["status"] for run in runs} == {"succeeded"}
+    compactions = [await world.items(f"/runs/{run['run_id']}/compactions") for run in runs]
+    manifests = [(await world.manifests(run["run_id"]))[-1] for run in runs]
+    reused = [
+        at
+        for at, (own, manifest) in enumerate(zip(compactions, manifests, strict=True))
+        if not own and any(item["kind"] == "summary" for item in manifest["items"])
+    ]
+    assert reused, "a Run began with a summary that it had not made"
+    for at in reused:
+        whole = [item for item in manifests[at]["items"] if item["run_no"] == at]
+        assert {"input", "assistant", "marker"} <= {item["kind"] for item in whole}, "the recent Run is whole"
+    assert (await world.get(f"/sessions/{session}/verify"))["breaks"] == []
