@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -112,7 +113,9 @@ def build_activities(store: Store, edges: Edges) -> Sequence[Any]:
 def build_worker(client: Client, store: Store, edges: Edges, *, task_queue: str, **options: Any) -> Worker:
     """The Temporal worker as it runs in production; `options` are for tests."""
     settings: dict[str, Any] = {
-        "identity": f"worker-{os.getpid()}",  # it stands in every event
+        # Both stand in every event.
+        "identity": f"w{os.getpid()}",
+        "build_id": version("agentloom"),
         "sticky_queue_schedule_to_start_timeout": STICKY,
         "graceful_shutdown_timeout": DRAIN,
         "max_heartbeat_throttle_interval": HEARTBEATS,

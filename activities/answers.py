@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from activities.releases import Kit
-from context.ids import tool_operation_id
 from context.messages import ChatMessage, ToolCall, message_bytes
 from context.operations import (
     CUT_CALL,
@@ -81,11 +80,11 @@ async def _planned(kit: Kit, request: "FrozenRequest", ordinal: int, call: ToolC
         )
         return await _refused(kit, call, "read_only", refusal)
     plan = ToolPlan(
-        operation_id=tool_operation_id(request.operation_id, ordinal),
+        ordinal=ordinal,
         name=call.name,
         timeout_s=verdict.timeout_s,
-        local=verdict.local,
-        durable=verdict.effect == "side_effect",
+        **({"local": True} if verdict.local else {}),
+        **({} if verdict.effect == "side_effect" else {"durable": False}),
     )
     return PlannedCall(call, verdict.effect, plan)
 

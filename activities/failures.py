@@ -24,6 +24,7 @@ from context.steps import ModelBroke, ToolLost
 T = TypeVar("T")
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.5, 30.0
+SOON = timedelta(seconds=1)  # a database that was away is back within seconds, or watched until it is
 
 
 @asynccontextmanager
@@ -43,7 +44,8 @@ def as_failure(error: AgentLoomError) -> ApplicationError:
     """
     final = isinstance(error, SupersededError | CorruptPayloadError | RefusedError)
     final = final and not isinstance(error, AttemptSupersededError)
-    return ApplicationError(error.sentence, error.numbers, type=error.code, non_retryable=final)
+    soon = SOON if isinstance(error, UnavailableError) else None
+    return ApplicationError(error.sentence, error.numbers, type=error.code, non_retryable=final, next_retry_delay=soon)
 
 
 def try_again(lost: ModelBroke | ToolLost, failed_before: int) -> ApplicationError:

@@ -15,6 +15,7 @@ from activities.heartbeat import heartbeating
 from activities.model_breaks import BrokenTry, settle_break
 from activities.releases import Kit, Releases
 from context.errors import CallIdsTakenError, SupersededError
+from context.ids import model_operation_id, root_context_id
 from context.steps import (
     BeginAttempt,
     Begun,
@@ -35,18 +36,39 @@ if TYPE_CHECKING:
 class CallModel(Step):
     """Calls the model for a frozen request. `deadline_at` is when the Run's time is used up, in seconds since 1970.
 
-    `following` is the preparation of the next loop, None if there may be none. If the answer asks for nothing but short
-    harmless calls, they are made at once, `at_once` of them together, and that request is frozen too.
+    If the answer asks for nothing but short harmless calls and `may_go_on`, they are made at once, `at_once` of them
+    together, and the request of the next loop is frozen too, or compacted first if that was asked for. `turn` 2 follows
+    a forced compaction. The ids are derived, since each byte of a step is kept.
     """
 
-    operation_id: UUID
+    run_id: UUID
     release_id: UUID
-    view_id: UUID
-    view_length: int
     execution_no: int
+    loop: int
+    turn: int = 1
     deadline_at: float | None = None
-    following: PrepareRequest | None = None
+    may_go_on: bool = False
     at_once: int = 1
+    asked_to_compact: bool = False
+
+    @property
+    def operation_id(self) -> UUID:
+        """The Operation whose request is sent."""
+        return model_operation_id(self.run_id, "root", self.loop, self.turn, execution_no=self.execution_no)
+
+    def following(self, batch_id: UUID | None) -> PrepareRequest | None:
+        """The preparation of the next loop, if there may be one."""
+        if not self.may_go_on:
+            return None
+        return PrepareRequest(
+            context_id=root_context_id(self.run_id),
+            release_id=self.release_id,
+            execution_no=self.execution_no,
+            operation_id=model_operation_id(self.run_id, "root", self.loop + 1, execution_no=self.execution_no),
+            loop=self.loop + 1,
+            batch_id=batch_id,
+            **({"asked": "manual"} if self.asked_to_compact else {}),
+        )
 
 
 class ModelCallActivities:
@@ -68,7 +90,8 @@ class ModelCallActivities:
         request = await self._request(kit, call)
         if request.verdict or request.stopping:
             return _standing(request)
-        body, digest = kit.model.grown_body(request.view_id, request.view_length, request.start, request.new)
+        place = (request.context_id, request.view_id, request.view_length, request.start)
+        body, digest = kit.model.grown_body(*place, request.new)
         begun = await self._permit(call, request, digest)
         if isinstance(begun, ModelVerdict):
             return begun
@@ -80,13 +103,12 @@ class ModelCallActivities:
 
     async def _follow(self, kit: Kit, call: CallModel, verdict: ModelVerdict) -> ModelVerdict:
         """Where nothing is left to be decided, go on to the next frozen request; the workflow learns of both."""
-        following = call.following
+        following = call.following(call.operation_id if verdict.batch else None)
         if following is None or verdict.over_budget or verdict.kind not in ("tools", "again"):
             return verdict
         if not all(plan.local for plan in verdict.tools):
             return verdict
-        carried = following.model_copy(update={"batch_id": call.operation_id if verdict.batch else None})
-        prepared = await self._batches.settle_and_prepare(kit, carried, at_once=call.at_once)
+        prepared = await self._batches.settle_and_prepare(kit, following, at_once=call.at_once)
         return verdict.model_copy(update={"next": prepared})
 
     async def _request(self, kit: Kit, call: CallModel) -> "FrozenRequest":
@@ -94,11 +116,12 @@ class ModelCallActivities:
 
         While it is read, another try may grow the list, and many other Runs may push it out: then it is read whole.
         """
-        start = kit.model.known_length(call.view_id, call.view_length)
+        context_id = root_context_id(call.run_id)
+        held = kit.model.held(context_id)
         key: dict[str, Any] = {"operation_id": call.operation_id, "execution_no": call.execution_no}
-        request = await self._commits.frozen_request(**key, start=start)
-        if start and kit.model.known_length(call.view_id, call.view_length) != start:
-            return await self._commits.frozen_request(**key, start=0)
+        request = await self._commits.frozen_request(**key, held=held)
+        if request.start and kit.model.held(context_id) != held:
+            return await self._commits.frozen_request(**key)
         return request
 
     async def _permit(self, call: CallModel, request: "FrozenRequest", digest: bytes) -> Begun | ModelVerdict:

@@ -53,15 +53,15 @@ class RunActivities:
                 continue_late_input=definition.context.late_input == "continue",
                 compact_once=definition.context.on_overflow == "compact_once",
                 unsettled=tuple(
-                    self._plan(kit.tools.known(one.name), one.operation_id, one.name) for one in opened.unsettled
+                    self._plan(kit.tools.known(one.name), one.ordinal, one.name) for one in opened.unsettled
                 ),
             )
 
     @staticmethod
-    def _plan(known: ToolAccepted | None, operation_id: UUID, name: str) -> ToolPlan:
+    def _plan(known: ToolAccepted | None, ordinal: int, name: str) -> ToolPlan:
         timeout_s = known.timeout_s if known else 60
         return ToolPlan(
-            operation_id=operation_id,
+            ordinal=ordinal,
             name=name,
             timeout_s=timeout_s,
             local=bool(known and known.local),

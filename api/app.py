@@ -104,10 +104,12 @@ def _services(store: Store, outside: Outside, options: ApiOptions) -> Services:
         except (RPCError, RuntimeError):
             return False
 
+    sender = TemporalSender(outside.temporal, task_queue=outside.task_queue)
     return Services(
         store=store,
         feed=RunEventFeed(store),
-        sender=TemporalSender(outside.temporal, task_queue=outside.task_queue),
+        sender=sender,
+        compact=sender.compact,
         ports=_ports(store, outside),
         rebuild=Rebuilding(store, build_model=_build_model(outside)).rebuild,
         temporal_answers=temporal_answers,

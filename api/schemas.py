@@ -139,6 +139,13 @@ class SendInput(Wanted):
     client_key: ClientKey | None = None
 
 
+class CompactionAsked(Answer):
+    """The Run's next request is compacted first, if anything in it can be."""
+
+    session_id: UUID
+    run_id: UUID
+
+
 class AcceptedInput(Answer):
     input_id: UUID
     input_seq: int

@@ -32,6 +32,11 @@ def tool_operation_id(model_operation: UUID, ordinal: int) -> UUID:
     return derived(model_operation, "call", ordinal)
 
 
+def root_context_id(run_id: UUID) -> UUID:
+    """The RoleContext of a Run's root role."""
+    return derived(run_id, "root", "context")
+
+
 def run_workflow_id(run_id: UUID) -> str:
     """The Temporal workflow id of a Run (SPEC W3)."""
     return f"run/{run_id}"

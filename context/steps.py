@@ -47,9 +47,9 @@ class OpenRun(Step):
 
 
 class UnsettledTool(Step):
-    """A call of an earlier execution that has no result yet."""
+    """A call of an earlier execution that has no result yet, by its place in the batch."""
 
-    operation_id: UUID
+    ordinal: int
     name: str
 
 
@@ -109,9 +109,7 @@ class PreparedRequest(Step):
     cutoff: int
     estimated: int
     input_limit: int
-    supplements: int
-    view_id: UUID | None = None
-    view_length: int = 0
+    supplements: int = 0
     refused: str | None = None
     stopping: bool = False
     nothing_new: bool = False
@@ -229,15 +227,15 @@ class ModelBroke:
 
 
 class ToolPlan(Step):
-    """One call of a batch, as the workflow needs it: never its arguments.
+    """One call of a batch, by its place in it, as the workflow needs it: never its arguments.
 
     `durable`: a try must be on disk before the call is made, since a repeat could do harm (SPEC T4).
     """
 
-    operation_id: UUID
+    ordinal: int
     name: str
     timeout_s: float
-    local: bool
+    local: bool = False
     durable: bool = True
 
 

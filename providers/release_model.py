@@ -109,23 +109,25 @@ class ReleaseModel:
         """The body of a request to the summarising model."""
         return self.summariser.limited_body(messages, max_output_tokens)[0]
 
-    def known_length(self, view_id: UUID, length: int) -> int:
-        """How many of a view's first `length` messages this process has in wire form already."""
-        known = self._lists.get(view_id)
-        return known.length if known and known.length <= length else 0
+    def held(self, context_id: UUID) -> tuple[UUID, int] | None:
+        """The view of a context that this process has in wire form, and how many of its messages."""
+        known = self._lists.get(context_id)
+        return (known.view_id, known.length) if known else None
 
-    def grown_body(self, view_id: UUID, length: int, start: int, new: Sequence[ChatMessage]) -> tuple[bytes, bytes]:
+    def grown_body(
+        self, context_id: UUID, view_id: UUID, length: int, start: int, new: Sequence[ChatMessage]
+    ) -> tuple[bytes, bytes]:
         """The body, and its SHA-256, of a request that is the first `length` messages of a view.
 
         `new` are those from `start` on. Raises CorruptPayloadError if they do not add up to what was frozen.
         """
-        known = self._lists.get(view_id)
-        grown = known if known and start and known.length == start else self._new_list()
+        grown = self._lists[context_id] if start and self.held(context_id) == (view_id, start) else self._new_list()
         if grown.length != start or start + len(new) != length:
             raise CorruptPayloadError("The list of a request does not have the length that was frozen.")
+        grown.view_id = view_id
         grown.extend(new)
-        self._lists[view_id] = grown
-        self._lists.move_to_end(view_id)
+        self._lists[context_id] = grown
+        self._lists.move_to_end(context_id)
         while len(self._lists) > _KEPT_LISTS:
             self._lists.popitem(last=False)
         return grown.body(self._fields)

@@ -5,6 +5,7 @@ Gives the same bytes as `wire.assemble`, whatever the pieces it was extended by.
 
 import hashlib
 from collections.abc import Sequence
+from uuid import UUID
 
 from context.messages import ChatMessage
 from providers.profiles import Profile
@@ -19,6 +20,7 @@ class WireList:
 
     def __init__(self, profile: Profile, *, merge_user_messages: bool | None) -> None:
         self.length = 0
+        self.view_id = UUID(int=0)  # the view it is the beginning of
         self._profile = profile
         self._merge = merge_user_messages
         self._closed = bytearray(_OPENING)  # units that no later message can change

@@ -22,9 +22,13 @@ OPERATION = text("""
            r.stop_requested_at IS NOT NULL AS stopping,
            o.purpose = 'business' AND EXISTS (SELECT 1 FROM input_deliveries d
              WHERE d.run_id = o.run_id AND d.state = 'claimed') AS claims,
-           ARRAY(SELECT v.payload_id FROM view_items v
-                 WHERE v.view_id = o.view_id AND v.pos >= :start AND v.pos < o.view_length ORDER BY v.pos) AS new
-    FROM operations o JOIN runs r USING (run_id) WHERE o.operation_id = :operation_id
+           s.start, ARRAY(SELECT v.payload_id FROM view_items v
+                          WHERE v.view_id = o.view_id AND v.pos >= s.start AND v.pos < o.view_length
+                          ORDER BY v.pos) AS new
+    FROM operations o JOIN runs r USING (run_id)
+         CROSS JOIN LATERAL (SELECT CASE WHEN o.view_id = :held_view AND o.view_length >= :held_length
+                                         THEN :held_length ELSE 0 END AS start) s
+    WHERE o.operation_id = :operation_id
 """)
 
 EXISTS = text("SELECT EXISTS (SELECT 1 FROM operations WHERE operation_id = :operation_id)")
@@ -69,13 +73,20 @@ class Requests:
         """Whether there is such an Operation."""
         return bool(await fetch_value(connection, EXISTS, operation_id=operation_id))
 
-    async def load(self, operation_id: UUID, *, execution_no: int = 0, start: int = 0) -> FrozenRequest:
-        """The request of a model Operation, its messages from `start` on. Raises NotFoundError if there is none."""
+    async def load(
+        self, operation_id: UUID, *, execution_no: int = 0, held: tuple[UUID, int] | None = None
+    ) -> FrozenRequest:
+        """The request of a model Operation. Raises NotFoundError if there is none.
+
+        `held` is a view, and how many of its messages the caller has: if the request begins with them, `new` are the
+        rest, else all.
+        """
+        held_view, held_length = held or (None, 0)
         async with self._store.reading() as connection:
-            key = {"operation_id": operation_id, "execution_no": execution_no, "start": start}
-            row: Any = await fetch_one(connection, OPERATION, **key)
+            key = {"operation_id": operation_id, "execution_no": execution_no}
+            row: Any = await fetch_one(connection, OPERATION, **key, held_view=held_view, held_length=held_length)
             if row is None or row["view_id"] is None:
                 raise NotFoundError
             contents = await self._store.payloads.read(connection, row["new"])
         new = tuple(message_from_bytes(contents[payload_id]) for payload_id in row["new"])
-        return FrozenRequest(**(row | {"new": new}), start=start)
+        return FrozenRequest(**(row | {"new": new}))

@@ -62,8 +62,10 @@ class RunCommits:
     async def freeze_request(self, request: FreezeRequest, terms: RequestTerms) -> PreparedRequest:
         return await freeze_request(self._store, request, terms)
 
-    async def frozen_request(self, operation_id: UUID, *, execution_no: int, start: int = 0) -> FrozenRequest:
-        return await self._requests.load(operation_id, execution_no=execution_no, start=start)
+    async def frozen_request(
+        self, operation_id: UUID, *, execution_no: int, held: tuple[UUID, int] | None = None
+    ) -> FrozenRequest:
+        return await self._requests.load(operation_id, execution_no=execution_no, held=held)
 
     async def begin_attempt(self, request: BeginAttempt) -> Begun | Settled | Stopping:
         return await begin_attempt(self._store, request)

@@ -13,7 +13,7 @@ from activities.requests import RequestActivities
 from activities.runs import RunActivities, RunTerms
 from activities.tool_calls import CallTool, ToolCallActivities, ToolVerdict
 from context.episodes import CompactionVerdict
-from context.ids import compaction_workflow_id
+from context.ids import compaction_workflow_id, tool_operation_id
 from context.steps import (
     FinishedRun,
     FinishRun,
@@ -79,13 +79,14 @@ async def call_model(call: CallModel, prepared: PreparedRequest, *, loop: int, r
     )
 
 
-async def run_tools(plans: Sequence[ToolPlan], *, execution_no: int, at_once: int) -> bool:
+async def run_tools(batch_id: UUID, plans: Sequence[ToolPlan], *, execution_no: int, at_once: int) -> bool:
     """Run the calls of a batch, at most `at_once` together. False: a stop came first."""
     places = asyncio.Semaphore(at_once)
 
     async def run(plan: ToolPlan) -> ToolVerdict:
         async with places:
-            call = CallTool(operation_id=plan.operation_id, execution_no=execution_no, durable=plan.durable)
+            operation_id = tool_operation_id(batch_id, plan.ordinal)
+            call = CallTool(operation_id=operation_id, execution_no=execution_no, durable=plan.durable)
             return await _run_tool(plan, call)
 
     verdicts = await asyncio.gather(*(run(plan) for plan in plans))

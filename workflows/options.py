@@ -33,7 +33,9 @@ COMMIT: LocalOptions = {
     "start_to_close_timeout": timedelta(seconds=30),
     "local_retry_threshold": timedelta(seconds=0.5),
     "retry_policy": RetryPolicy(
-        initial_interval=timedelta(milliseconds=50), backoff_coefficient=2, maximum_interval=timedelta(seconds=2)
+        initial_interval=timedelta(milliseconds=50),
+        backoff_coefficient=2,
+        maximum_interval=timedelta(seconds=2),
     ),
     "cancellation_type": TRY_CANCEL,
 }
@@ -41,7 +43,9 @@ COMMIT: LocalOptions = {
 # A killed worker is noticed by its missing heartbeats; the first repeat then follows at once. How often a failed call
 # is tried is decided by the activity, which counts failures; Temporal's own count would also count kills.
 CALL_RETRY = RetryPolicy(
-    initial_interval=timedelta(milliseconds=100), backoff_coefficient=2, maximum_interval=timedelta(seconds=30)
+    initial_interval=timedelta(milliseconds=100),
+    backoff_coefficient=2,
+    maximum_interval=timedelta(seconds=30),
 )
 # A local activity that waits for the database holds the workflow task; two seconds keep stop and queries answered.
 TASK_TIMEOUT = timedelta(seconds=2)

@@ -10,7 +10,7 @@ from typing import Any
 import temporalio.api.common.v1
 import temporalio.api.failure.v1
 from pydantic import ValidationError
-from temporalio.contrib.pydantic import PydanticPayloadConverter
+from temporalio.contrib.pydantic import PydanticPayloadConverter, ToJsonOptions
 from temporalio.converter import DataConverter, DefaultFailureConverter, PayloadConverter
 from temporalio.exceptions import ApplicationError, FailureError
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
@@ -27,6 +27,19 @@ STARTS = (RunInput.__name__, CompactionInput.__name__)
 PASSED_THROUGH = ("context", "activities", "pydantic", "pydantic_core", "annotated_types", "typing_extensions")
 
 
+# Faults of our own come again however often they are tried; the Run ends with them instead of hanging (SPEC S2).
+OUR_FAULTS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+
 class ContentFreeFailureConverter(DefaultFailureConverter):
     """Failures carry type, code and numbers; a foreign exception only its class name, never its words (SPEC Y6)."""
 
@@ -39,7 +52,9 @@ class ContentFreeFailureConverter(DefaultFailureConverter):
         """Translate an exception; causes and stack traces are left behind."""
         if not isinstance(exception, FailureError):
             exception = ApplicationError(
-                "An unexpected error; the worker's log has its place.", type=type(exception).__name__
+                "An unexpected error; the worker's log has its place.",
+                type=type(exception).__name__,
+                non_retryable=isinstance(exception, OUR_FAULTS),
             )
         super().to_failure(exception, payload_converter, failure)
         _strip(failure)
@@ -52,7 +67,13 @@ def _strip(failure: temporalio.api.failure.v1.Failure) -> None:
 
 
 class DecidedPayloadConverter(PydanticPayloadConverter):
-    """JSON by pydantic. A start that does not fit fails its workflow; it would be tried again for ever otherwise."""
+    """JSON by pydantic, without the fields that were left at their defaults: every byte of a step is kept.
+
+    A start that does not fit fails its workflow; it would be tried again for ever otherwise.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(ToJsonOptions(exclude_unset=True))
 
     def from_payloads(
         self, payloads: Sequence[temporalio.api.common.v1.Payload], type_hints: list[type] | None = None

@@ -7,7 +7,7 @@ cancellation, looked at wherever it can arrive; whatever the end, `finish_run` i
 import asyncio
 import contextlib
 from datetime import timedelta
-from typing import NoReturn
+from typing import Any, NoReturn
 from uuid import UUID
 
 from temporalio import workflow
@@ -35,7 +35,7 @@ from workflows.endings import (
     over_budget,
     refused,
 )
-from workflows.names import OUTCOME_ATTRIBUTE, RUN_WORKFLOW, STATE_QUERY, SUPPLEMENT_SIGNAL
+from workflows.names import COMPACT_UPDATE, OUTCOME_ATTRIBUTE, RUN_WORKFLOW, STATE_QUERY, SUPPLEMENT_SIGNAL
 from workflows.progress import current_details
 from workflows.run_types import RunEnded, RunInput, RunSnapshot, RunState
 
@@ -51,6 +51,7 @@ class RunWorkflow:
         self._start = start
         self._state: RunState | None = start.state
         self._pending: set[int] = set(start.state.pending if start.state else ())
+        self._asked_to_compact = bool(start.state and start.state.asked_to_compact)
 
     @workflow.run
     async def run(self, start: RunInput) -> RunEnded:
@@ -71,6 +72,11 @@ class RunWorkflow:
         if self._state is None or input_seq > self._state.cutoff:
             self._pending.add(input_seq)
             self._show()
+
+    @workflow.update(name=COMPACT_UPDATE)
+    async def compact(self) -> None:
+        """The next request that is prepared is compacted first, if anything can be (SPEC K12)."""
+        self._asked_to_compact = True
 
     @workflow.query(name=STATE_QUERY)
     def state(self) -> RunSnapshot:
@@ -113,7 +119,7 @@ class RunWorkflow:
             return await self._answered()
         verdict = await self._call_model(prepared)
         if self._known.compact_once and verdict.code == ModelContextLengthError.code:
-            verdict = await self._call_model(await self._after_overflow())
+            verdict = await self._call_model(await self._after_overflow(), turn=2)
         return await self._follow(verdict)
 
     def _take(self, terms: RunTerms) -> None:
@@ -199,7 +205,9 @@ class RunWorkflow:
             raise RunEnds(out_of_loops(state.max_loops))
         request = self._next_request(state.batch_id)
         self._move(phase="preparing", loop=request.loop, operation_id=request.operation_id)
-        return await steps.prepare(request)
+        prepared = await steps.prepare(request)
+        self._asked_to_compact = self._asked_to_compact and request.asked is None  # done once a request said so
+        return prepared
 
     def _next_request(self, batch_id: UUID | None) -> PrepareRequest:
         state, run_id, execution_no = self._known, self._start.run_id, self._start.execution_no
@@ -210,22 +218,27 @@ class RunWorkflow:
             operation_id=model_operation_id(run_id, "root", state.loop + 1, execution_no=execution_no),
             loop=state.loop + 1,
             batch_id=batch_id,
+            **({"asked": "manual"} if self._asked_to_compact else {}),
         )
 
-    async def _call_model(self, prepared: PreparedRequest) -> ModelVerdict:
+    async def _call_model(self, prepared: PreparedRequest, *, turn: int = 1) -> ModelVerdict:
         self._move(phase="calling_model")
         state = self._known
+        more: dict[str, Any] = {"asked_to_compact": True} if self._asked_to_compact else {}
         call = CallModel(
-            operation_id=state.operation_id,
+            run_id=self._start.run_id,
             release_id=state.release_id,
-            view_id=prepared.view_id,
-            view_length=prepared.view_length,
             execution_no=self._start.execution_no,
+            loop=state.loop,
             deadline_at=state.deadline_at,
-            following=self._next_request(None) if state.loop < state.max_loops else None,
+            may_go_on=state.loop < state.max_loops,
             at_once=state.max_parallel_tools,
+            **more | ({"turn": turn} if turn > 1 else {}),
         )
-        return await steps.call_model(call, prepared, loop=state.loop, remaining_s=self._remaining_s)
+        verdict = await steps.call_model(call, prepared, loop=state.loop, remaining_s=self._remaining_s)
+        if verdict.next is not None and call.asked_to_compact:
+            self._asked_to_compact = False
+        return verdict
 
     async def _follow(self, verdict: ModelVerdict) -> FinishedRun | None:
         """What the answer leads to: an end, or None for one more loop."""
@@ -254,8 +267,10 @@ class RunWorkflow:
         if state.loop >= state.max_loops:
             raise RunEnds(out_of_loops(state.max_loops))
         self._move(phase="running_tools")
+        batch_id = state.batch_id
+        assert batch_id is not None
         execution_no, at_once = self._start.execution_no, state.max_parallel_tools
-        if not await steps.run_tools(plans, execution_no=execution_no, at_once=at_once):
+        if not await steps.run_tools(batch_id, plans, execution_no=execution_no, at_once=at_once):
             await self._cancellation()
 
     @staticmethod
@@ -301,7 +316,8 @@ class RunWorkflow:
             workflow.continue_as_new(self._start.model_copy(update={"state": self._handed_on()}))
 
     def _handed_on(self) -> RunState:
-        return self._known.model_copy(update={"pending": tuple(sorted(self._pending))})
+        more = {"pending": tuple(sorted(self._pending)), "asked_to_compact": self._asked_to_compact}
+        return self._known.model_copy(update=more)
 
     @property
     def _known(self) -> RunState:

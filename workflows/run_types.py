@@ -36,6 +36,7 @@ class RunState(BaseModel):
     batch_id: UUID | None = None
     prepared: PreparedRequest | None = None
     pending: tuple[int, ...] = ()
+    asked_to_compact: bool = False
     estimated: int = 0
     input_limit: int = 0
 

@@ -207,15 +207,16 @@ class _Acceptance:
 
 
 def _verdict(request: AcceptModel, *, over_budget: bool) -> ModelVerdict:
+    over = {"over_budget": True} if over_budget else {}  # what is unset is not written into histories
     match request.decision:
         case CallTools():
             plans = tuple(one.plan for one in request.calls if one.plan)
-            return ModelVerdict(kind="tools", tools=plans, batch=len(request.calls), over_budget=over_budget)
+            return ModelVerdict(kind="tools", tools=plans, batch=len(request.calls), **over)
         case Answer():
             return ModelVerdict(kind="answer")
         case EmptyAnswer():
-            return ModelVerdict(kind="again", over_budget=over_budget)
+            return ModelVerdict(kind="again", **over)
         case CutInsideCall():
-            return ModelVerdict(kind="tools", batch=len(request.calls), over_budget=over_budget)
+            return ModelVerdict(kind="tools", batch=len(request.calls), **over)
         case Unusable(end_reason=reason):
             return ModelVerdict(kind="unusable", end_reason=reason)

@@ -72,7 +72,7 @@ def _prepared(
     if broken is not None:
         refused = CorruptPayloadError.code
     changes = {"estimated": estimated, "compact": None, "refused": refused}
-    return waiting.model_copy(update=changes | {"view_id": heads.view_id, "view_length": heads.view_length})
+    return waiting.model_copy(update=changes)
 
 
 def _unchanged(episode: Any) -> str | None:

@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import text
 
 from context.errors import SupersededError
-from context.ids import derived
+from context.ids import derived, root_context_id
 from context.revisions import EMPTY_CHAIN
 from context.steps import OpenedRun, OpenRun, UnsettledTool
 from storage.database import fetch_all, fetch_one
@@ -30,7 +30,7 @@ LOCK = text("""
 """)
 
 BATCH = text("""
-    SELECT b.batch_id, o.operation_id, o.name, o.verdict IS NULL AS unsettled
+    SELECT b.batch_id, o.ordinal, o.name, o.verdict IS NULL AS unsettled
     FROM tool_batches b JOIN operations o USING (batch_id)
     WHERE b.run_id = :run_id AND NOT b.consumed ORDER BY o.ordinal
 """)
@@ -78,10 +78,5 @@ def _opened(run: Any, context_id: UUID, batch: Sequence[Any]) -> OpenedRun:
         **{name: run[name] for name in FROM_ROW},
         context_id=context_id,
         batch_id=batch[0]["batch_id"] if batch else None,
-        unsettled=tuple(UnsettledTool(operation_id=call["operation_id"], name=call["name"]) for call in open_calls),
+        unsettled=tuple(UnsettledTool(ordinal=call["ordinal"], name=call["name"]) for call in open_calls),
     )
-
-
-def root_context_id(run_id: UUID) -> UUID:
-    """The RoleContext of a Run's root role."""
-    return derived(run_id, "root", "context")

@@ -215,15 +215,14 @@ class _Preparation:
         terms, estimated, refused = self._terms, self._estimated, weighed.refused
         if weighed.opening is None and refused is None:
             refused = await self._refusal(estimated)
+        supplements = sum(one.kind == "supplement" for one in inputs)
         return PreparedRequest(
             cutoff=max([self._heads.input_cutoff, *(one.input_seq for one in inputs)]),
             estimated=estimated,
             input_limit=terms.budget.input_limit,
-            supplements=sum(one.kind == "supplement" for one in inputs),
-            view_id=self._base.view_id,
-            view_length=self._base.length + len(self._items),
-            refused=refused,
-            compact=episode_id(self._request.operation_id) if weighed.opening else None,
+            **({"supplements": supplements} if supplements else {}),
+            **({"refused": refused} if refused else {}),
+            **({"compact": episode_id(self._request.operation_id)} if weighed.opening else {}),
         )
 
     async def _refusal(self, estimated: int) -> str | None:
@@ -273,7 +272,7 @@ class _Preparation:
     def _open(self, prepared: PreparedRequest, opening: Opening) -> None:
         """A compaction goes first; the list is frozen for it, the request is not (SPEC K1)."""
         request, heads = self._request, self._heads
-        assert prepared.view_id is not None
+        assert self._base.view_id is not None
         waiting = {"state": "prepared", "attempts": 0, "view_id": None, "view_length": None}
         self._writes.insert(operations, [self._operation_row(prepared) | waiting])
         place = EpisodePlace(
@@ -281,8 +280,8 @@ class _Preparation:
             run_id=heads.run_id,
             context_id=heads.context_id,
             operation_id=request.operation_id,
-            view_id=prepared.view_id,
-            view_length=prepared.view_length,
+            view_id=self._base.view_id,
+            view_length=self._base.length + len(self._items),
             context_revision=self._records.revision,
             estimated=prepared.estimated,
             estimator_id=self._terms.counter.estimator_id,
@@ -297,8 +296,8 @@ class _Preparation:
         frozen = {
             "name": self._terms.model,
             "input_cutoff": prepared.cutoff,
-            "view_id": prepared.view_id,
-            "view_length": prepared.view_length,
+            "view_id": self._base.view_id,
+            "view_length": self._base.length + len(self._items),
             "max_output_tokens": self._terms.max_output_tokens,
             "prepared": prepared.model_dump_json(),
         }

@@ -302,3 +302,32 @@ async def test_a_later_run_begins_with_an_earlier_runs_summary_once_all_it_cover
         whole = [item for item in manifests[at]["items"] if item["run_no"] == at]
         assert {"input", "assistant", "marker"} <= {item["kind"] for item in whole}, "the recent Run is whole"
     assert (await world.get(f"/sessions/{session}/verify"))["breaks"] == []
+
+
+async def test_a_compaction_can_be_asked_for_while_a_run_is_active(world: RunWorld) -> None:
+    """SPEC K12: `source: manual`, far below any trigger; without an active Run there is nothing to ask."""
+    await world.publish(tools=["repeat"], **SMALL, context={"keep_recent_tokens": 0})
+    session = await world.open_session()
+    call = replies.calls(("repeat", {"text": "z", "times": 600}))
+
+    def script(request: RecordedRequest) -> replies.Reply | str:
+        if is_summary(request):
+            return "SUMMARY: goals kept."
+        return call if len(world.sent) < 5 else "all done"
+
+    world.model.add(call, call, call.but(hold="third"), *[script] * 5)
+    run_id = await world.start("The question that must stay.", session)
+    await world.model.wait_for_requests(3)
+    asked = await world.post(f"/sessions/{session}/compact", None, status=202)
+    assert asked["run_id"] == run_id
+    world.model.release("third")
+    await world.model.wait_for_requests(4)
+    run = await world.ended(run_id)
+    (one,) = await world.items(f"/runs/{run_id}/compactions")
+    assert (run["answer"], one["source"], one["causes"], one["outcome"]) == (
+        "all done",
+        "manual",
+        ["manual"],
+        "activated",
+    )
+    await world.post(f"/sessions/{session}/compact", None, status=409)

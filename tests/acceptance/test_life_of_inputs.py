@@ -19,7 +19,8 @@ from tests.acceptance.test_history import texts
 from tests.support import replies
 from tests.support.faults import Pauses
 from tests.support.model_server import ModelServer
-from tests.support.run_world import Json, RunWorld, Servers, running_world, serving
+from tests.support.run_tools import traced
+from tests.support.run_world import Json, RunWorld, Servers, python_tool, running_world, serving
 from tests.support.servers import running_child
 
 HELD = replies.text("at last").but(hold="answer")
@@ -245,6 +246,26 @@ async def test_an_input_carried_over_two_runs_keeps_its_place_and_its_links(worl
     assert {one["input_id"] for one in chain} == {sent["input_id"]}
     assert [one["state"] for one in chain] == ["carried", "carried", "delivered"]
     assert [one["previous_delivery_id"] for one in chain] == [None, *[one["delivery_id"] for one in chain[:2]]]
+
+
+async def test_five_supplements_while_a_tool_runs_follow_its_whole_group(world: RunWorld, tmp_path: Path) -> None:
+    """SPEC S3, S7, A4: verbatim, in order, once, in the next request, behind the results of both calls."""
+    gate, trace = tmp_path / "gate", tmp_path / "trace"
+    await world.publish(tools=["echo", python_tool("wait_for", "idempotent")])
+    waits = ("wait_for", {"path": str(gate), "trace": str(trace)})
+    world.model.add(replies.calls(("echo", {"text": "one"}), waits), "done")
+    session = await world.open_session()
+    run_id = await world.start("go", session)
+    async with asyncio.timeout(20):
+        while not traced(trace):
+            await asyncio.sleep(0.01)
+    said = [f"{n}. " + "\t\n  ünïcödé 漢字 " * n for n in range(1, 6)]
+    for text in said:
+        assert (await world.send(text, session))["run_id"] == run_id
+    gate.touch()
+    assert (await world.ended(run_id))["loops"] == 2
+    assert [message["role"] for message in world.sent[1]][2:] == ["assistant", "tool", "tool", *["user"] * 5]
+    assert [message["content"] for message in world.sent[1]][-5:] == said
 
 
 # --- many ------------------------------------------------------------------------------------------------------------

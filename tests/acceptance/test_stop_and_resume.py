@@ -278,18 +278,20 @@ async def test_a_run_is_not_resumed_beside_an_active_one(world: RunWorld) -> Non
 
 
 async def test_a_resumed_run_does_not_see_the_runs_that_came_later(world: RunWorld) -> None:
-    """SPEC S9, S11: A, B, then A goes on: nothing of B in it; C sees both, each text once."""
+    """SPEC S9, S11: A, B, C, then A goes on: nothing of B and C in it; D sees all, each text once, in a legal order."""
+    await world.publish(context={"recent_runs": 3})
     session = await world.open_session()
-    world.model.add(HELD, "answer b", "answer a", "answer c")
+    world.model.add(HELD, "answer b", "answer c", "answer a", "answer d")
     first = await world.start("question a", session)
     await world.model.wait_for_requests(1)
     await stopped(world, first)
     await world.ask("question b", session)
-    await world.resume(first)
-    assert (await world.ended(first))["answer"] == "answer a"
-    assert texts(world.sent[2])[1:] == ["question a"]
     await world.ask("question c", session)
-    seen = texts(world.sent[3])
-    for said in ("question a", "answer a", "question b", "answer b"):
-        assert seen.count(said) == 1
-    assert (await world.ended(first))["run_no"] == 1
+    await world.resume(first, "more of a")
+    resumed = await world.ended(first)
+    assert (resumed["answer"], resumed["run_no"]) == ("answer a", 1)
+    assert texts(world.sent[3])[1:] == ["question a", "more of a"]
+    await world.ask("question d", session)
+    facts = [text for text in texts(world.sent[4])[1:] if not text.startswith("[AgentLoom]")]
+    of_a = ["question a", "more of a", "answer a"]
+    assert facts == [*of_a, "question b", "answer b", "question c", "answer c", "question d"]

@@ -40,6 +40,7 @@ DUE = {
     "/contexts/{context_id}/view": {"get"},
     "/contexts/{context_id}/revisions": {"get"},
     "/sessions/{session_id}/verify": {"get"},
+    "/sessions/{session_id}/compact": {"post"},
     "/connections": {"get", "post"},
     "/connections/{name}": {"get", "put", "delete"},
     "/users": {"get", "post"},

@@ -10,6 +10,7 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,9 @@ class RunWorld:
             queue = self.servers.task_queue
             keeping = asyncio.create_task(keep_true(store, self.temporal, task_queue=queue, work_dir=work_dir))
             stack.callback(keeping.cancel)
-            await stack.enter_async_context(build_worker(self.temporal, store, edges, task_queue=queue, **options))
+            at_once = {"graceful_shutdown_timeout": timedelta(0)}  # nothing that a test left running is waited for
+            worker = build_worker(self.temporal, store, edges, task_queue=queue, **(at_once | options))
+            await stack.enter_async_context(worker)
             yield
 
     # --- what a user does ------------------------------------------------------------------------------------------

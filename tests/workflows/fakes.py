@@ -21,7 +21,7 @@ ANSWER: Json = {"kind": "answer"}
 
 def tools(*names: str, local: bool = False) -> Json:
     """The verdict of an answer that calls these tools."""
-    plans = [{"operation_id": str(uuid4()), "name": name, "timeout_s": 5, "local": local} for name in names]
+    plans = [{"ordinal": ordinal, "name": name, "timeout_s": 5, "local": local} for ordinal, name in enumerate(names)]
     return {"kind": "tools", "tools": plans, "batch": len(plans)}
 
 
@@ -72,7 +72,7 @@ class ScriptedRun:
         self.prepared.append(request)
         cutoff = self.cutoffs.pop(0) if self.cutoffs else 1
         sizes = {"estimated": 6120, "input_limit": 8000, "supplements": 0}
-        return {"cutoff": cutoff, "view_id": str(uuid4()), "view_length": 1} | sizes
+        return {"cutoff": cutoff} | sizes
 
     @activity.defn(name="call_model")
     async def call_model(self, call: Json) -> Json:
