@@ -78,9 +78,7 @@ class Life:
             ToolCall(call_id=f"{self.operation_id}/{n}", name=name, arguments="{}") for n, name in enumerate(names)
         )
         message = ChatMessage(role="assistant", content=None if calls else "It is sunny.", tool_calls=calls)
-        plans = [
-            ToolPlan(operation_id=self.tool(n), name=one.name, timeout_s=1, local=False) for n, one in enumerate(calls)
-        ]
+        plans = [ToolPlan(ordinal=n, name=one.name, timeout_s=1, local=False) for n, one in enumerate(calls)]
         request = AcceptModel(
             context_id=self.context_id,
             operation_id=self.operation_id,

@@ -114,7 +114,7 @@ async def _answer(store: Store, context_id: UUID, operation_id: UUID, loop: int,
     said = {"content": f"loop {loop}", "tool_calls": (call,)} if calls else {"content": "It is sunny."}
     record = _content(ChatMessage(role="assistant", **said))
     decision: Decision = CallTools() if calls else Answer()
-    plan = ToolPlan(operation_id=tool_operation_id(operation_id, 0), name="weather", timeout_s=1, local=False)
+    plan = ToolPlan(ordinal=0, name="weather", timeout_s=1, local=False)
     more: dict[str, Any] = {"calls": (PlannedCall(call, "read_only", plan),)} if calls else {}
     reply = ModelReply(content="", finish_reason="stop", usage=USAGE)
     accepted = AcceptModel(
