@@ -20,6 +20,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from activities.batches import Batches
+from activities.compactions import CompactionActivities
 from activities.model_calls import ModelCallActivities
 from activities.releases import Releases
 from activities.requests import RequestActivities
@@ -33,6 +34,7 @@ from providers.chat import ChatClient
 from providers.demo.server import serve as serve_demo
 from providers.release_model import ReleaseModel
 from settings import PrivateAddresses, Settings, settings_or_exit, use_app_dir
+from storage.episode_commits import EpisodeCommits
 from storage.for_release import StoredResults, secrets_of
 from storage.outbox import Relay
 from storage.payloads import Keys
@@ -102,8 +104,10 @@ def build_activities(store: Store, edges: Edges) -> Sequence[Any]:
     requests = RequestActivities(commits, releases)
     tools = ToolCallActivities(commits, releases)
     models = ModelCallActivities(commits, releases, Batches(commits, tools))
-    steps = [requests.prepare_request, models.call_model, tools.call_tool]
-    return [runs.open_run, *steps, runs.finish_run]
+    compactions = CompactionActivities(EpisodeCommits(store), commits, releases)
+    steps = [requests.prepare_request, requests.freeze_request, models.call_model, tools.call_tool]
+    episode = [compactions.plan_episode, compactions.summarise_block, compactions.publish_snapshot]
+    return [runs.open_run, *steps, *episode, compactions.fail_episode, runs.finish_run]
 
 
 def build_worker(client: Client, store: Store, edges: Edges, *, task_queue: str, **options: Any) -> Worker:

@@ -3,7 +3,6 @@
 A result that was received is stored, however long that takes; the call is repeated only if there is none (SPEC R2).
 """
 
-import time
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -11,16 +10,15 @@ from temporalio import activity
 
 from activities.answers import Tried, accepted_answer
 from activities.batches import Batches
-from activities.failures import translated, try_again, until_stored
+from activities.failures import translated, until_stored
 from activities.heartbeat import heartbeating
+from activities.model_breaks import BrokenTry, settle_break
 from activities.releases import Kit, Releases
-from context.errors import CallIdsTakenError, ModelContextLengthError, ModelFailedError, SupersededError
+from context.errors import CallIdsTakenError, SupersededError
 from context.ids import model_operation_id, root_context_id
 from context.steps import (
     BeginAttempt,
     Begun,
-    Content,
-    FailAttempt,
     ModelAnswered,
     ModelBroke,
     ModelVerdict,
@@ -39,21 +37,24 @@ class CallModel(Step):
     """Calls the model for a frozen request. `deadline_at` is when the Run's time is used up, in seconds since 1970.
 
     If the answer asks for nothing but short harmless calls and `may_go_on`, they are made at once, `at_once` of them
-    together, and the request of the next loop is frozen too. The ids are derived, since each byte of a step is kept.
+    together, and the request of the next loop is frozen too, or compacted first if that was asked for. `turn` 2 follows
+    a forced compaction. The ids are derived, since each byte of a step is kept.
     """
 
     run_id: UUID
     release_id: UUID
     execution_no: int
     loop: int
+    turn: int = 1
     deadline_at: float | None = None
     may_go_on: bool = False
     at_once: int = 1
+    asked_to_compact: bool = False
 
     @property
     def operation_id(self) -> UUID:
         """The Operation whose request is sent."""
-        return model_operation_id(self.run_id, "root", self.loop, execution_no=self.execution_no)
+        return model_operation_id(self.run_id, "root", self.loop, self.turn, execution_no=self.execution_no)
 
     def following(self, batch_id: UUID | None) -> PrepareRequest | None:
         """The preparation of the next loop, if there may be one."""
@@ -66,6 +67,7 @@ class CallModel(Step):
             operation_id=model_operation_id(self.run_id, "root", self.loop + 1, execution_no=self.execution_no),
             loop=self.loop + 1,
             batch_id=batch_id,
+            **({"asked": "manual"} if self.asked_to_compact else {}),
         )
 
 
@@ -95,7 +97,8 @@ class ModelCallActivities:
             return begun
         answer = await kit.model.complete(body, on_first_output=lambda: self._first_output(request, begun))
         if isinstance(answer, ModelBroke):
-            return await self._failed(kit, call, begun, answer, digest)
+            tried = BrokenTry(call.operation_id, begun.attempt_no, digest, call.deadline_at)
+            return await settle_break(self._commits, kit.release.definition.model.retry, tried, answer)
         return await self._accept(kit, call, request, begun, answer, digest)
 
     async def _follow(self, kit: Kit, call: CallModel, verdict: ModelVerdict) -> ModelVerdict:
@@ -150,30 +153,6 @@ class ModelCallActivities:
             renamed = await accepted_answer(kit, request, answer, tried, taken=repeated.taken)
             return await until_stored(lambda: self._commits.accept_model(renamed))
 
-    async def _failed(self, kit: Kit, call: CallModel, begun: Begun, broke: ModelBroke, digest: bytes) -> ModelVerdict:
-        """Store the failure; then either another try, or the end of the Operation."""
-        before = await until_stored(lambda: self._commits.failures(call.operation_id))
-        policy = kit.release.definition.model.retry
-        pause = broke.retry_after_s or 0
-        out_of_tries = before.count + 1 >= policy.max_attempts or before.elapsed_s + pause > policy.max_elapsed_s
-        too_late = call.deadline_at is not None and time.time() + pause > call.deadline_at
-        final = not broke.retryable or out_of_tries or too_late
-        verdict = _failure(broke) if final else None
-        failed = FailAttempt(
-            operation_id=call.operation_id,
-            attempt_no=begun.attempt_no,
-            request_hash=digest,
-            code=ModelFailedError.code,
-            reason=broke.reason,
-            status=broke.status,
-            verdict=verdict,
-            fragment=Content(broke.fragment) if broke.fragment else None,
-        )
-        await until_stored(lambda: self._commits.fail_attempt(failed))
-        if verdict is None:
-            raise try_again(broke, before.count)
-        return verdict
-
 
 def _standing(request: "FrozenRequest") -> ModelVerdict:
     """What stands already: the verdict of a settled call, or a recorded stop."""
@@ -182,11 +161,3 @@ def _standing(request: "FrozenRequest") -> ModelVerdict:
     if request.stopping:
         return ModelVerdict(kind="stopping")
     raise SupersededError
-
-
-def _failure(broke: ModelBroke) -> ModelVerdict:
-    """The end of a model call that can't be made: the provider's own overflow has its own code (SPEC B7, L2)."""
-    if broke.reason == "context_length":
-        overflow = ModelContextLengthError
-        return ModelVerdict(kind="failed", end_reason=overflow.end_reason, code=overflow.code, status=broke.status)
-    return ModelVerdict(kind="failed", end_reason=broke.reason, code=ModelFailedError.code, status=broke.status)

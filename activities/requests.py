@@ -6,7 +6,7 @@ from temporalio import activity
 
 from activities.failures import translated
 from activities.releases import Releases
-from context.steps import PreparedRequest, PrepareRequest
+from context.steps import FreezeRequest, PreparedRequest, PrepareRequest
 
 if TYPE_CHECKING:
     from storage.run_commits import RunCommits
@@ -25,3 +25,10 @@ class RequestActivities:
         async with translated():
             kit = await self._releases.kit(request.release_id)
             return await self._commits.prepare_request(request, kit.model.terms)
+
+    @activity.defn
+    async def freeze_request(self, request: FreezeRequest) -> PreparedRequest:
+        """Freeze a request whose compaction has ended, as its list is now."""
+        async with translated():
+            kit = await self._releases.kit(request.release_id)
+            return await self._commits.freeze_request(request, kit.model.terms)

@@ -23,6 +23,7 @@ class RunTerms(Step):
     deadline_s: float
     max_parallel_tools: int
     continue_late_input: bool
+    compact_once: bool = False
     unsettled: tuple[ToolPlan, ...] = ()
 
 
@@ -50,6 +51,7 @@ class RunActivities:
                 deadline_s=definition.limits.deadline_s,
                 max_parallel_tools=definition.limits.max_parallel_tools,
                 continue_late_input=definition.context.late_input == "continue",
+                compact_once=definition.context.on_overflow == "compact_once",
                 unsettled=tuple(
                     self._plan(kit.tools.known(one.name), one.ordinal, one.name) for one in opened.unsettled
                 ),

@@ -23,7 +23,7 @@ from api.limits import KeyLimits
 from api.metrics import Counting
 from api.publishing import ModelFacts, Ports, StoredConnection
 from api.rebuilding import BuildModel, Rebuilding
-from api.routes import agents, connections, health, operations, people, runs, sessions
+from api.routes import agents, connections, contexts, health, operations, people, runs, sessions
 from api.wiring import ApiOptions, Services
 from context.errors import NotFoundError
 from context.policy import AgentDefinition, FrozenTool, Release
@@ -78,7 +78,7 @@ def build_app(store: Store, outside: Outside, *, options: ApiOptions | None = No
         title="AgentLoom", version="1", description=DESCRIPTION, lifespan=_lifespan, docs_url=None, redoc_url=None
     )
     app.state.services = services
-    for module in (agents, sessions, runs, operations, connections, people):
+    for module in (agents, sessions, runs, operations, contexts, connections, people):
         app.include_router(module.routes, prefix=PREFIX)
     app.include_router(health.routes)
     errors.install(app)
@@ -104,10 +104,12 @@ def _services(store: Store, outside: Outside, options: ApiOptions) -> Services:
         except (RPCError, RuntimeError):
             return False
 
+    sender = TemporalSender(outside.temporal, task_queue=outside.task_queue)
     return Services(
         store=store,
         feed=RunEventFeed(store),
-        sender=TemporalSender(outside.temporal, task_queue=outside.task_queue),
+        sender=sender,
+        compact=sender.compact,
         ports=_ports(store, outside),
         rebuild=Rebuilding(store, build_model=_build_model(outside)).rebuild,
         temporal_answers=temporal_answers,

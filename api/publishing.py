@@ -67,11 +67,7 @@ NOT_RUN_YET: tuple[tuple[str, Callable[[AgentDefinition], bool]], ...] = (
     ("verification", lambda it: it.verification is not None),
     ("executors", lambda it: bool(it.executors)),
     ("context.history", lambda it: it.context.history == "session_view"),
-    ("context.user_turns", lambda it: it.context.user_turns is not None),
-    ("context.model_steps", lambda it: it.context.model_steps is not None),
-    ("context.messages", lambda it: it.context.messages is not None),
     ("context.summary_model", lambda it: it.context.summary_model is not None),
-    ("context.on_overflow", lambda it: it.context.on_overflow == "compact_once"),
 )
 
 

@@ -22,6 +22,8 @@ class WireForm(Protocol):
 
     def body(self, messages: Sequence[ChatMessage]) -> bytes: ...
 
+    def summary_body(self, messages: Sequence[ChatMessage], max_output_tokens: int) -> bytes: ...
+
 
 BuildModel = Callable[[Release], WireForm]
 
@@ -43,7 +45,10 @@ class Rebuilding:
         """
         request = await self._requests.load(operation_id)
         model = await self._model(request.release_id)
-        body = model.body(request.new)
+        if request.purpose == "compaction":
+            body = model.summary_body(request.new, request.max_output_tokens)
+        else:
+            body = model.body(request.new)
         digest = hashlib.sha256(body)
         if request.request_hash is not None and request.request_hash != digest.digest():
             raise CorruptPayloadError("The rebuilt request is not the one that was sent.")

@@ -139,6 +139,13 @@ class SendInput(Wanted):
     client_key: ClientKey | None = None
 
 
+class CompactionAsked(Answer):
+    """The Run's next request is compacted first, if anything in it can be."""
+
+    session_id: UUID
+    run_id: UUID
+
+
 class AcceptedInput(Answer):
     input_id: UUID
     input_seq: int
@@ -362,8 +369,51 @@ class ManifestEntry(Answer):
     items: list[ManifestItem]
     transforms: list[Any]
     validation: str
+    notes: list[str]
     created_at: datetime
 
 
 class ManifestList(Page):
     items: list[ManifestEntry]
+
+
+class SourceRange(Answer):
+    context_id: UUID
+    from_seq: int
+    through_seq: int
+
+
+class CompactionEntry(Answer):
+    episode_id: UUID
+    run_id: UUID
+    operation_id: UUID | None
+    source: str
+    causes: list[str]
+    status: str
+    outcome: str | None
+    failure: dict[str, Any] | None
+    blocks: int | None
+    cursor: int
+    tokens_before: int
+    tokens_after: int | None
+    ratio: Decimal | None
+    target: int
+    reaches_target: bool | None
+    under_trigger: bool | None
+    truncated: bool
+    calls: int
+    input_tokens: int | None
+    output_tokens: int | None
+    cost: Decimal | None
+    snapshot_id: UUID | None
+    previous_snapshot_id: UUID | None
+    summary_tokens: int | None
+    pieces: int | None
+    ranges: list[SourceRange]
+    replaced_inputs: list[UUID]
+    created_at: datetime
+    ended_at: datetime | None
+
+
+class CompactionList(Page):
+    items: list[CompactionEntry]

@@ -11,7 +11,7 @@ from fastapi import Depends, Request
 from api.limits import KeyLimits, RateLimit
 from api.metrics import Metrics
 from api.publishing import Ports
-from context.intents import Sender
+from context.intents import Carried, Sender
 from storage.events import RunEventFeed
 from storage.store import Store
 
@@ -42,6 +42,7 @@ class Services:
     sender: Sender
     ports: Ports
     rebuild: Callable[[UUID], Awaitable[Rebuilt]]
+    compact: Callable[[UUID], Awaitable[Carried]]
     temporal_answers: Callable[[], Awaitable[bool]]
     limits: KeyLimits
     options: ApiOptions

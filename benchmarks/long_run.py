@@ -15,8 +15,8 @@ from sqlalchemy import event, text
 from temporalio.client import WorkflowHandle
 
 from benchmarks.ground import Ground, Servers, build_worker, ground, new_session, real_servers, start_run
+from storage.snapshot_tables import metadata
 from storage.store import FaultPlan, Store
-from storage.tables import metadata
 
 STEPS = 3_000
 WINDOW = 50

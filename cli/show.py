@@ -9,6 +9,7 @@ from cli.output import CommandError, note, print_json, print_lines, print_table
 if TYPE_CHECKING:
     from cli.client import Api
 
+EXPLAINED = ("position", "transform", "snapshot_id", "rule", "limit", "hook")
 RunId = Annotated[str, typer.Argument(help="Id of a Run.")]
 RunOrOperation = Annotated[str, typer.Argument(help="Id of an Operation, or of a Run for its last model call.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
@@ -25,6 +26,8 @@ def register(app: typer.Typer) -> None:
     group.command()(manifest)
     group.command()(request)
     group.command()(view)
+    group.command()(compactions)
+    group.command()(explain)
     app.add_typer(group, name="show")
 
 
@@ -92,6 +95,8 @@ def manifest(identity: RunOrOperation, json: AsJson = False) -> int:
     print_table(columns, (_item_row(item) for item in found["items"]))
     for transform in found["transforms"]:
         print_lines([f"transform {transform}"])
+    for remark in found["notes"]:
+        print_lines([f"note {remark}"])
     return 0
 
 
@@ -117,6 +122,45 @@ def view(identity: RunOrOperation, json: AsJson = False) -> int:
     for number, message in enumerate(messages, 1):
         print_lines([f"── {number} {message_title(message)}", *message_lines(message)])
     return 0
+
+
+def compactions(run: RunId, json: AsJson = False) -> int:
+    """List a Run's compactions: how far each came, and what it gained."""
+    from cli.client import call_api
+
+    found = call_api(lambda api: api.pages(f"/runs/{run}/compactions"))
+    if json:
+        print_json(found)
+        return 0
+    columns = ("episode", "source", "causes", "status", "blocks", "before", "after", "target", "calls", "cost")
+    print_table(columns, (_compaction_row(one) for one in found))
+    return 0
+
+
+def explain(
+    identity: RunOrOperation,
+    record: Annotated[str, typer.Option(help="Id of the record that is asked about.")] = "",
+    given: Annotated[str, typer.Option("--input", help="Id of the input that is asked about.")] = "",
+    json: AsJson = False,
+) -> int:
+    """Say why a record or an input was or was not in a request."""
+    from cli.client import call_api
+
+    if bool(record) == bool(given):
+        raise CommandError("name a record or an input, and only one.", mend="agentloom show explain RUN --input ID")
+    found = call_api(lambda api: _explained(api, identity, {"record": record} if record else {"input": given}))
+    if json:
+        print_json(found)
+        return 0
+    facts = (f"{name} {found[name]}" for name in EXPLAINED if found[name] is not None)
+    print_lines([" · ".join((found["piece"], found["explanation"].replace("_", " "), *facts))])
+    return 0
+
+
+async def _explained(api: "Api", identity: str, subject: dict[str, str]) -> dict[str, Any]:
+    operation = await _model_call(api, identity)
+    found: dict[str, Any] = await api.get(f"/operations/{operation['operation_id']}/explain", **subject)
+    return found
 
 
 async def _request(api: "Api", identity: str) -> dict[str, Any]:
@@ -169,3 +213,14 @@ def _facts(run: dict[str, Any]) -> list[tuple[str, object]]:
 def _item_row(item: dict[str, Any]) -> tuple[object, ...]:
     run_no = "" if item["run_no"] is None else item["run_no"]
     return item["kind"], item["placement"], run_no, item["tokens"], item["content_hash"][:12], item["transform"] or ""
+
+
+def _compaction_row(one: dict[str, Any]) -> tuple[object, ...]:
+    status = one["status"] if one["outcome"] in (None, "activated") else f"{one['status']} ({one['outcome']})"
+    if one["failure"]:
+        status = f"{status} ({one['failure']['reason']})"
+    blocks = "" if one["blocks"] is None else f"{one['cursor']}/{one['blocks']}"
+    after = "" if one["tokens_after"] is None else one["tokens_after"]
+    cost = "unknown" if one["cost"] is None else one["cost"]
+    sizes = (one["tokens_before"], after, one["target"], one["calls"], cost)
+    return one["episode_id"], one["source"], ", ".join(one["causes"]), status, blocks, *sizes

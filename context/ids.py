@@ -40,3 +40,23 @@ def root_context_id(run_id: UUID) -> UUID:
 def run_workflow_id(run_id: UUID) -> str:
     """The Temporal workflow id of a Run (SPEC W3)."""
     return f"run/{run_id}"
+
+
+def episode_id(operation_id: UUID) -> UUID:
+    """The one CompactionEpisode that a business request may have (SPEC K1)."""
+    return derived(operation_id, "episode")
+
+
+def snapshot_id(episode: UUID) -> UUID:
+    """The snapshot that an episode publishes."""
+    return derived(episode, "snapshot")
+
+
+def block_operation_id(episode: UUID, block: int) -> UUID:
+    """The model Operation that summarises block `block`, counted from 0."""
+    return derived(episode, "block", block)
+
+
+def compaction_workflow_id(episode: UUID) -> str:
+    """The Temporal workflow id of an episode."""
+    return f"compaction/{episode}"

@@ -295,6 +295,19 @@ class FrozenTool(Part):
     """Repeat allowed although the outcome is unknown."""
 
 
+class Summariser(Part):
+    """What publishing resolved for `context.summary_model`."""
+
+    context_window: int
+    """Its W."""
+    provider_output_limit: int | None
+    """Its own limit, if known."""
+    estimator_id: str
+    """Which TokenCounter measures its requests."""
+    base_url: str | None
+    """Address of its provider."""
+
+
 class Release(Part):
     """What a Run is bound to for ever: the definition with everything resolved that could change later."""
 
@@ -312,3 +325,5 @@ class Release(Part):
     """Which TokenCounter measures the requests of this release."""
     base_url: str | None
     """Address of the provider; none for the demo model, whose port is only known at run time."""
+    summariser: Summariser | None = None
+    """Set if another model summarises than the one that answers."""

@@ -12,9 +12,10 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict
 
 from context.budget import Budget
+from context.compaction import CompactionTerms
 from context.messages import ChatMessage, ToolCall
 from context.operations import Decision
-from context.policy import Effect
+from context.policy import Effect, ResultSettings
 from context.replies import ModelReply
 from context.tokens import TokenCounter
 
@@ -73,7 +74,10 @@ class OpenedRun(Step):
 
 
 class PrepareRequest(Step):
-    """Prepares the business request of loop `loop`; `batch_id` is the batch whose results it carries, if any."""
+    """Prepares the business request of loop `loop`; `batch_id` is the batch whose results it carries, if any.
+
+    `asked` is a compaction that does not wait for a trigger; after an `overflow` no input beyond `cutoff` is taken.
+    """
 
     context_id: UUID
     release_id: UUID
@@ -81,11 +85,24 @@ class PrepareRequest(Step):
     operation_id: UUID
     loop: int
     batch_id: UUID | None
+    asked: Literal["manual", "overflow"] | None = None
+    cutoff: int | None = None
+
+
+class FreezeRequest(Step):
+    """Freezes the request of an Operation that waited for a compaction."""
+
+    context_id: UUID
+    release_id: UUID
+    execution_no: int
+    operation_id: UUID
+    loop: int
 
 
 class PreparedRequest(Step):
     """What was frozen. `refused` is the code of SPEC E if the request may not be sent.
 
+    `compact` is the CompactionEpisode that goes first; nothing is frozen then (SPEC K1).
     `nothing_new`: nothing was, since the Run has its answer and the input that one more loop was for is withdrawn.
     """
 
@@ -96,6 +113,7 @@ class PreparedRequest(Step):
     refused: str | None = None
     stopping: bool = False
     nothing_new: bool = False
+    compact: UUID | None = None
 
 
 @dataclass(frozen=True)
@@ -109,6 +127,14 @@ class RequestTerms:
     max_output_tokens: int
     model: str
     recent_runs: int
+    compaction: CompactionTerms
+    results: ResultSettings
+    frame: int  # tokens of the message around a summary
+
+    @property
+    def beside(self) -> int:
+        """Tokens of a request that are no messages of its list."""
+        return self.tools_tokens + self.counter.request_overhead
 
 
 # --- calling ---------------------------------------------------------------------------------------------------------

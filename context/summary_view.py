@@ -95,6 +95,11 @@ def without_covered(items: Sequence[ViewItem], summary: ViewItem, covered: Set[s
     return with_summary(items, {at for at, item in enumerate(items) if piece_of(item) in covered}, summary)
 
 
+def new_material(items: Sequence[ViewItem]) -> int:
+    """Tokens of these items that a summary could stand for (SPEC K14)."""
+    return sum(item.tokens for item in items if _is_compressible(item, frozenset()))
+
+
 def _partition(
     items: Sequence[ViewItem],
     terms: CompactionTerms,

@@ -7,16 +7,20 @@ and get an answer or a break.
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from decimal import Decimal
+from functools import cached_property
 from uuid import UUID
 
 from pydantic import SecretStr
 
-from context.budget import plan_budget, request_output_limit
+from context.budget import Budget, plan_budget, request_output_limit
+from context.compaction import CompactionTerms, compaction_terms
 from context.errors import CorruptPayloadError, ModelCallError
 from context.messages import ChatMessage
-from context.policy import Release
+from context.policy import Release, RetryPolicy
 from context.replies import Usage
 from context.steps import ModelAnswered, ModelBroke, RequestTerms
+from context.summaries import frame_tokens
+from context.summariser import summarising
 from context.tokens import TokenCounter
 from context.views import system_message
 from providers.catalogue import cost
@@ -41,21 +45,26 @@ class ReleaseModel:
         self._settings = release.definition.model
         self._chat = chat
         self._resolve_secret = resolve_secret
+        self._demo_base_url = demo_base_url
         self._base_url = release.base_url or demo_base_url
         self._profile = profile_for(self._settings.provider)
         self._lists: OrderedDict[UUID, WireList] = OrderedDict()
         self.counter: TokenCounter = counter_for(release.estimator_id)
         self.terms = self._terms()
-        self._fields = request_fields(
+        self._fields = self._request_fields(self.terms.max_output_tokens)
+
+    def _request_fields(self, max_output_tokens: int) -> bytes:
+        return request_fields(
             profile=self._profile,
             model=self._settings.model,
-            tools=release.tools,
-            max_output_tokens=self.terms.max_output_tokens,
+            tools=self._release.tools,
+            max_output_tokens=max_output_tokens,
             parameters=self._settings.parameters,
         )
 
     def _terms(self) -> RequestTerms:
         release, budget = self._release, plan_budget(self._release)
+        settings = release.definition.context
         return RequestTerms(
             budget=budget,
             counter=self.counter,
@@ -63,7 +72,10 @@ class ReleaseModel:
             tools_tokens=self.counter.count_tools(tools_json(release.tools)) if release.tools else 0,
             max_output_tokens=request_output_limit(release, budget),
             model=self._settings.model,
-            recent_runs=release.definition.context.recent_runs,
+            recent_runs=settings.recent_runs,
+            compaction=_compaction_terms(release, budget),
+            results=settings.results,
+            frame=frame_tokens(self.counter),
         )
 
     def body(self, messages: Sequence[ChatMessage]) -> bytes:
@@ -71,6 +83,31 @@ class ReleaseModel:
         whole = self._new_list()
         whole.extend(messages)
         return whole.body(self._fields)[0]
+
+    @cached_property
+    def summariser(self) -> "ReleaseModel":
+        """The model that writes summaries for this release; it has no tools (SPEC K1)."""
+        return ReleaseModel(
+            summarising(self._release),
+            chat=self._chat,
+            resolve_secret=self._resolve_secret,
+            demo_base_url=self._demo_base_url,
+        )
+
+    @property
+    def retry(self) -> RetryPolicy:
+        """When a failed call of this model is tried again."""
+        return self._settings.retry
+
+    def limited_body(self, messages: Sequence[ChatMessage], max_output_tokens: int) -> tuple[bytes, bytes]:
+        """The body, and its SHA-256, of a request whose answer may have only so many tokens."""
+        whole = self._new_list()
+        whole.extend(messages)
+        return whole.body(self._request_fields(max_output_tokens))
+
+    def summary_body(self, messages: Sequence[ChatMessage], max_output_tokens: int) -> bytes:
+        """The body of a request to the summarising model."""
+        return self.summariser.limited_body(messages, max_output_tokens)[0]
 
     def held(self, context_id: UUID) -> tuple[UUID, int] | None:
         """The view of a context that this process has in wire form, and how many of its messages."""
@@ -120,6 +157,18 @@ class ReleaseModel:
             raise ModelCallError("model_auth" if name else "model_rejected", retryable=False)
         secret = SecretStr(key) if key else None
         return ModelTarget(self._base_url, secret, self._profile, idle_timeout_s=self._settings.timeout_s)
+
+
+def _compaction_terms(release: Release, budget: Budget) -> CompactionTerms:
+    """The role's budget with the output numbers of the model that summarises (SPEC K3)."""
+    writer = summarising(release)
+    own = plan_budget(writer)
+    return compaction_terms(
+        release.definition.context,
+        budget,
+        output_reserve=own.output_reserve,
+        output_limit=request_output_limit(writer, own),
+    )
 
 
 def _broke(error: ModelCallError) -> ModelBroke:

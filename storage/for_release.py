@@ -6,6 +6,7 @@ from uuid import UUID
 from sqlalchemy import text
 
 from context.errors import NotFoundError
+from context.messages import message_from_bytes
 from storage.database import fetch_one
 from storage.reads.connections import stored_connection
 from storage.store import Store
@@ -14,8 +15,8 @@ SPACE = text("""
     SELECT a.space_id FROM agent_releases r JOIN agents a USING (agent_id) WHERE r.release_id = :release_id
 """)
 WHOLE = text("""
-    SELECT whole_id FROM operations
-    WHERE operation_id = :operation_id AND session_id = :session_id AND purpose = 'tool' AND whole_id IS NOT NULL
+    SELECT whole_id, result_id FROM operations
+    WHERE operation_id = :operation_id AND session_id = :session_id AND purpose = 'tool' AND result_id IS NOT NULL
 """)
 
 
@@ -40,13 +41,19 @@ class StoredResults:
         self._store = store
 
     async def __call__(self, result_ref: str, session_id: UUID) -> str | None:
-        """The whole text that `result_ref` names, or None if this Session has none of that name."""
+        """The whole text that `result_ref` names, or None if this Session has none of that name.
+
+        A result that was shown whole once and is pruned since has no other text than its message (SPEC T5).
+        """
         operation_id = _uuid(result_ref)
         if operation_id is None:
             return None
         async with self._store.reading() as connection:
             row = await fetch_one(connection, WHOLE, operation_id=operation_id, session_id=session_id)
-            return (await self._store.payloads.read_one(connection, row["whole_id"])).decode() if row else None
+            if row is None:
+                return None
+            stored = await self._store.payloads.read_one(connection, row["whole_id"] or row["result_id"])
+        return stored.decode() if row["whole_id"] else message_from_bytes(stored).content
 
 
 def _uuid(value: str) -> UUID | None:

@@ -50,6 +50,10 @@ class Measuring:
             self._counted[payload_id] = await count_stored(self.counter, content)
         return [replace(item, tokens=self._counted[item.payload_id]) for item in items]
 
+    async def contents(self, payload_ids: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Stored messages by payload id."""
+        return await self._payloads.read(self.connection, payload_ids)
+
     async def own(self, message: ChatMessage) -> tuple[bytes, int]:
         """Seal a sentence of the platform's own; returns its payload id and tokens."""
         content = message_bytes(message)

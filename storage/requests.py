@@ -8,18 +8,20 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.errors import NotFoundError
 from context.messages import ChatMessage, message_from_bytes
-from storage.database import fetch_one
+from storage.database import fetch_one, fetch_value
 from storage.store import Store
 
 OPERATION = text("""
     SELECT o.operation_id, o.session_id, o.run_id, o.context_id, o.state, o.loop_no, o.view_id, o.view_length,
-           o.attempts, o.request_hash, o.verdict, r.release_id,
-           r.status = 'running' AND r.execution_no = :execution_no AS owned,
+           o.attempts, o.request_hash, o.verdict, o.purpose, o.max_output_tokens, r.release_id,
+           (r.status = 'running' AND r.execution_no = :execution_no) AS owned,
            r.stop_requested_at IS NOT NULL AS stopping,
-           EXISTS (SELECT 1 FROM input_deliveries d WHERE d.run_id = o.run_id AND d.state = 'claimed') AS claims,
+           o.purpose = 'business' AND EXISTS (SELECT 1 FROM input_deliveries d
+             WHERE d.run_id = o.run_id AND d.state = 'claimed') AS claims,
            s.start, ARRAY(SELECT v.payload_id FROM view_items v
                           WHERE v.view_id = o.view_id AND v.pos >= s.start AND v.pos < o.view_length
                           ORDER BY v.pos) AS new
@@ -28,6 +30,8 @@ OPERATION = text("""
                                          THEN :held_length ELSE 0 END AS start) s
     WHERE o.operation_id = :operation_id
 """)
+
+EXISTS = text("SELECT EXISTS (SELECT 1 FROM operations WHERE operation_id = :operation_id)")
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class FrozenRequest:
     attempts: int
     request_hash: bytes | None
     verdict: dict[str, Any] | None
+    purpose: str
+    max_output_tokens: int
     owned: bool
     stopping: bool
     claims: bool
@@ -61,6 +67,11 @@ class Requests:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+
+    @staticmethod
+    async def exists(connection: AsyncConnection, operation_id: UUID) -> bool:
+        """Whether there is such an Operation."""
+        return bool(await fetch_value(connection, EXISTS, operation_id=operation_id))
 
     async def load(
         self, operation_id: UUID, *, execution_no: int = 0, held: tuple[UUID, int] | None = None

@@ -11,6 +11,7 @@ from context.steps import (
     Failures,
     FinishedRun,
     FinishRun,
+    FreezeRequest,
     ModelVerdict,
     OpenedRun,
     OpenRun,
@@ -28,6 +29,7 @@ from storage.commits.accept_model import accept_model
 from storage.commits.begin_attempt import begin_attempt, begin_tool_call
 from storage.commits.fail_attempt import fail_attempt, failures
 from storage.commits.finish_run import finish_run
+from storage.commits.freeze_request import freeze_request
 from storage.commits.open_run import open_run
 from storage.commits.prepare_request import prepare_request
 from storage.commits.record_first_output import record_first_output
@@ -56,6 +58,9 @@ class RunCommits:
 
     async def prepare_request(self, request: PrepareRequest, terms: RequestTerms) -> PreparedRequest:
         return await prepare_request(self._store, request, terms)
+
+    async def freeze_request(self, request: FreezeRequest, terms: RequestTerms) -> PreparedRequest:
+        return await freeze_request(self._store, request, terms)
 
     async def frozen_request(
         self, operation_id: UUID, *, execution_no: int, held: tuple[UUID, int] | None = None

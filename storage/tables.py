@@ -136,6 +136,8 @@ sessions = Table(
     Column("record_head", BigInteger, nullable=False, server_default="0"),  # highest session seq
     Column("run_head", Integer, nullable=False, server_default="0"),  # highest run_no
     Column("parent_id", Uuid),
+    Column("base_run_no", Integer, nullable=False, server_default="0"),  # run_head at the last successful compaction
+    Column("base_seq", BigInteger, nullable=False, server_default="0"),  # record_head at the last successful compaction
     _at(),
     Index("ix_sessions_owner_newest", "owner_id", "session_id"),
 )
@@ -241,6 +243,7 @@ role_contexts = Table(
     Column("view_length", Integer, nullable=False, server_default="0"),
     Column("view_tokens", BigInteger, nullable=False, server_default="0"),
     Column("active_snapshot_id", Uuid),
+    Column("material_mark", Integer, nullable=False, server_default="0"),  # view_length when the last episode ended
 )
 
 context_records = Table(
@@ -289,13 +292,15 @@ context_revisions = Table(
     _at(),
 )
 
-# A view is an append-only reference list. A request is a prefix of one view, then its own tail: nothing is copied.
 request_views = Table(
     "request_views",
     metadata,
     Column("view_id", Uuid, primary_key=True),
     Column("context_id", Uuid, ForeignKey("role_contexts.context_id"), nullable=False, index=True),
-    Column("cause", Text, nullable=False),  # first_request, compaction, pruning, …: why the prefix was broken
+    Column("cause", Text, nullable=False),  # first_request, compaction, pruning, …: why this list was begun
+    Column("before_view_id", Uuid),  # the list it took the place of
+    Column("before_length", Integer),
+    Column("inherited", Integer),  # items it began with, instead of those
     _at(),
 )
 
@@ -340,7 +345,6 @@ operations = Table(
     Column("call_id", Text),
     Column("effect", Text),
     _payload("arguments_id"),
-    # results
     _payload("raw_id"),
     Column("raw_media_type", Text),  # of a tool's raw result
     Column("transforms", JSONB),  # names of what was changed between raw and result, None for nothing
@@ -405,6 +409,7 @@ manifests = Table(
     Column("exact", Boolean, nullable=False),
     Column("transforms", JSONB, nullable=False),
     Column("validation", Text, nullable=False),
+    Column("notes", JSONB, nullable=False, server_default=text("'[]'")),  # why it was not compacted, and the like
     _at(),
 )
 

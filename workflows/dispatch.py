@@ -6,8 +6,15 @@ learns from Temporal is one word per intent; the database stays the truth.
 
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
-from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.client import (
+    Client,
+    WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
 from temporalio.common import (
     SearchAttributeKey,
     SearchAttributePair,
@@ -19,14 +26,17 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from context.errors import UnavailableError
+from context.ids import run_workflow_id
 from context.intents import CancelRun, Carried, SignalSupplement, StartRun
 from workflows.names import (
     AGENT_ATTRIBUTE,
+    COMPACT_UPDATE,
     RELEASE_ATTRIBUTE,
     RUN_WORKFLOW,
     SESSION_ATTRIBUTE,
     SUPPLEMENT_SIGNAL,
 )
+from workflows.options import TASK_TIMEOUT
 from workflows.run_types import RunInput
 
 SESSION = SearchAttributeKey.for_keyword(SESSION_ATTRIBUTE)
@@ -35,8 +45,6 @@ RELEASE = SearchAttributeKey.for_keyword(RELEASE_ATTRIBUTE)
 
 EXECUTION_MEMO = "execution_no"  # a number; continue-as-new keeps it, so the open execution can always be told apart
 
-# A local activity that waits for the database holds the workflow task; two seconds keep stop and queries answered.
-TASK_TIMEOUT = timedelta(seconds=2)
 RPC_TIMEOUT = timedelta(seconds=3)
 
 # A client that connects lazily says RuntimeError when there is no server to connect to.
@@ -81,6 +89,15 @@ class TemporalSender:
         try:
             await handle.cancel(rpc_timeout=RPC_TIMEOUT)
         except UNREACHABLE as error:
+            return _gone(error)
+        return "sent"
+
+    async def compact(self, run_id: UUID) -> Carried:
+        """Ask the open execution of a Run for a compaction; `gone` if none is open. Raises UnavailableError."""
+        handle = self._client.get_workflow_handle(run_workflow_id(run_id))
+        try:
+            await handle.execute_update(COMPACT_UPDATE, rpc_timeout=RPC_TIMEOUT)
+        except (*UNREACHABLE, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
             return _gone(error)
         return "sent"
 

@@ -4,10 +4,14 @@ from dataclasses import dataclass, field
 
 from temporalio.exceptions import ApplicationError
 
+from context.episodes import CompactionVerdict
 from context.errors import (
     BudgetExhaustedError,
+    CompactionFailedError,
+    ConfigurationInvalidError,
     DeadlineExceededError,
     LoopsExhaustedError,
+    ModelContextLengthError,
     ModelFailedError,
     ProtectedInputTooLargeError,
     RunFailedError,
@@ -37,6 +41,12 @@ class RunEnds(Exception):
 
 ANSWERED = Ending("succeeded", "answered")
 STOPPED = Ending("stopped", "user_stop")
+NOT_SENT: tuple[type[RunFailedError], ...] = (
+    ProtectedInputTooLargeError,
+    WindowExceededError,
+    CompactionFailedError,
+    ModelContextLengthError,
+)
 
 
 def because(error: type[RunFailedError], **numbers: int | str) -> Ending:
@@ -61,12 +71,25 @@ def over_budget() -> Ending:
 
 
 def refused(prepared: PreparedRequest) -> Ending:
-    """The request does not fit; window messages give numbers, never content."""
-    protected = prepared.refused == ProtectedInputTooLargeError.code
-    error = ProtectedInputTooLargeError if protected else WindowExceededError
-    return because(
-        error, estimated_input_tokens=prepared.estimated, input_limit=prepared.input_limit, phase="preparing"
-    )
+    """The request may not be sent; the numbers say how large it is, never what is in it."""
+    numbers: dict[str, int | str] = {
+        "estimated_input_tokens": prepared.estimated,
+        "input_limit": prepared.input_limit,
+        "phase": "preparing",
+    }
+    for error in NOT_SENT:
+        if prepared.refused == error.code:
+            return because(error, **numbers)
+    sentence = "The request could not be put together; the worker's log has more."
+    if prepared.refused == ConfigurationInvalidError.code:
+        sentence = "No summary fits into the budget; check summary_target_tokens, target_ratio and the models' windows."
+    return Ending("failed", RunFailedError.end_reason, prepared.refused, sentence, numbers)
+
+
+def not_compacted(verdict: CompactionVerdict) -> Ending:
+    """A compaction that the request needed came to no summary (SPEC K8)."""
+    numbers: dict[str, int | str] = {"reason": verdict.reason or "unknown"}
+    return because(CompactionFailedError, **numbers)
 
 
 def broken_down(error: BaseException) -> Ending:

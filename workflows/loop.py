@@ -12,9 +12,20 @@ from activities.model_calls import CallModel, ModelCallActivities
 from activities.requests import RequestActivities
 from activities.runs import RunActivities, RunTerms
 from activities.tool_calls import CallTool, ToolCallActivities, ToolVerdict
-from context.ids import tool_operation_id
-from context.steps import FinishedRun, FinishRun, ModelVerdict, OpenRun, PreparedRequest, PrepareRequest, ToolPlan
+from context.episodes import CompactionVerdict
+from context.ids import compaction_workflow_id, tool_operation_id
+from context.steps import (
+    FinishedRun,
+    FinishRun,
+    FreezeRequest,
+    ModelVerdict,
+    OpenRun,
+    PreparedRequest,
+    PrepareRequest,
+    ToolPlan,
+)
 from workflows import options
+from workflows.compaction import CompactionInput, CompactionWorkflow
 from workflows.endings import Ending
 from workflows.run_types import RunInput
 
@@ -33,6 +44,26 @@ async def prepare(request: PrepareRequest) -> PreparedRequest:
     """The request of one loop is listed, measured, frozen."""
     return await workflow.execute_local_activity_method(
         RequestActivities.prepare_request, request, summary=f"prepare #{request.loop}", **options.COMMIT
+    )
+
+
+async def compact(compaction: CompactionInput) -> CompactionVerdict:
+    """The older part of the context is summarised by a child, whose history holds block and cursor (SPEC K1)."""
+    return await workflow.execute_child_workflow(
+        CompactionWorkflow.run,
+        compaction,
+        id=compaction_workflow_id(compaction.episode.episode_id),
+        parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
+        cancellation_type=workflow.ChildWorkflowCancellationType.TRY_CANCEL,
+        task_timeout=options.TASK_TIMEOUT,
+        static_summary="compaction",
+    )
+
+
+async def freeze(request: FreezeRequest) -> PreparedRequest:
+    """The request that waited is frozen as its list is now."""
+    return await workflow.execute_local_activity_method(
+        RequestActivities.freeze_request, request, summary=f"freeze #{request.loop}", **options.COMMIT
     )
 
 

@@ -47,6 +47,8 @@ CALL_RETRY = RetryPolicy(
     backoff_coefficient=2,
     maximum_interval=timedelta(seconds=30),
 )
+# A local activity that waits for the database holds the workflow task; two seconds keep stop and queries answered.
+TASK_TIMEOUT = timedelta(seconds=2)
 HEARTBEAT = timedelta(seconds=2)
 LONGEST_CALL_S = 2_592_000.0
 
@@ -54,6 +56,11 @@ LONGEST_CALL_S = 2_592_000.0
 def model_call(remaining_s: float) -> RegularOptions:
     """A model call may take what is left of the Run's time; the provider's silence has its own limit."""
     return _regular(min(LONGEST_CALL_S, remaining_s + 60))
+
+
+def compaction_step() -> RegularOptions:
+    """Reading and planning what is to be summarised takes CPU time in proportion to the window."""
+    return _regular(300)
 
 
 def tool_call(timeout_s: float) -> RegularOptions:

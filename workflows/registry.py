@@ -17,11 +17,13 @@ from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from context.errors import ConfigurationInvalidError
+from workflows.compaction import CompactionInput, CompactionWorkflow
 from workflows.run import RunWorkflow
 from workflows.run_types import RunInput
 
-WORKFLOWS: list[type[Any]] = [RunWorkflow]
+WORKFLOWS: list[type[Any]] = [RunWorkflow, CompactionWorkflow]
 
+STARTS = (RunInput.__name__, CompactionInput.__name__)
 PASSED_THROUGH = ("context", "activities", "pydantic", "pydantic_core", "annotated_types", "typing_extensions")
 
 
@@ -81,7 +83,7 @@ class DecidedPayloadConverter(PydanticPayloadConverter):
             return super().from_payloads(payloads, type_hints)
         except ValidationError:
             # By name, since the sandbox has a class of its own.
-            if not any(getattr(hint, "__name__", "") == RunInput.__name__ for hint in type_hints or ()):
+            if not any(getattr(hint, "__name__", "") in STARTS for hint in type_hints or ()):
                 raise
         raise ApplicationError("The start input is not valid.", type=ConfigurationInvalidError.code, non_retryable=True)
 

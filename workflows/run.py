@@ -7,18 +7,21 @@ cancellation, looked at wherever it can arrive; whatever the end, `finish_run` i
 import asyncio
 import contextlib
 from datetime import timedelta
-from typing import NoReturn
+from typing import Any, NoReturn
 from uuid import UUID
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey
-from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError, is_cancelled_exception
 
 from activities.model_calls import CallModel
 from activities.runs import RunTerms
+from context.episodes import CompactionVerdict, EpisodeRef
+from context.errors import ModelContextLengthError
 from context.ids import model_operation_id
-from context.steps import FinishedRun, ModelVerdict, PreparedRequest, PrepareRequest, ToolPlan
+from context.steps import FinishedRun, FreezeRequest, ModelVerdict, PreparedRequest, PrepareRequest, ToolPlan
 from workflows import loop as steps
+from workflows.compaction import CompactionInput
 from workflows.endings import (
     ANSWERED,
     STOPPED,
@@ -26,12 +29,13 @@ from workflows.endings import (
     RunEnds,
     broken_down,
     no_answer,
+    not_compacted,
     out_of_loops,
     out_of_time,
     over_budget,
     refused,
 )
-from workflows.names import OUTCOME_ATTRIBUTE, RUN_WORKFLOW, STATE_QUERY, SUPPLEMENT_SIGNAL
+from workflows.names import COMPACT_UPDATE, OUTCOME_ATTRIBUTE, RUN_WORKFLOW, STATE_QUERY, SUPPLEMENT_SIGNAL
 from workflows.progress import current_details
 from workflows.run_types import RunEnded, RunInput, RunSnapshot, RunState
 
@@ -47,6 +51,7 @@ class RunWorkflow:
         self._start = start
         self._state: RunState | None = start.state
         self._pending: set[int] = set(start.state.pending if start.state else ())
+        self._asked_to_compact = bool(start.state and start.state.asked_to_compact)
 
     @workflow.run
     async def run(self, start: RunInput) -> RunEnded:
@@ -54,7 +59,7 @@ class RunWorkflow:
         work = asyncio.create_task(self._work())
         try:
             finished = await self._in_time(work)
-        except (asyncio.CancelledError, ActivityError) as error:
+        except (asyncio.CancelledError, ActivityError, ChildWorkflowError) as error:
             ending = STOPPED if is_cancelled_exception(error) else broken_down(error)
             finished = await self._end(work, ending)
         except RunEnds as end:
@@ -67,6 +72,11 @@ class RunWorkflow:
         if self._state is None or input_seq > self._state.cutoff:
             self._pending.add(input_seq)
             self._show()
+
+    @workflow.update(name=COMPACT_UPDATE)
+    async def compact(self) -> None:
+        """The next request that is prepared is compacted first, if anything can be (SPEC K12)."""
+        self._asked_to_compact = True
 
     @workflow.query(name=STATE_QUERY)
     def state(self) -> RunSnapshot:
@@ -107,7 +117,10 @@ class RunWorkflow:
         if prepared.nothing_new:
             self._move(loop=self._known.loop - 1)
             return await self._answered()
-        return await self._follow(await self._call_model(prepared))
+        verdict = await self._call_model(prepared)
+        if self._known.compact_once and verdict.code == ModelContextLengthError.code:
+            verdict = await self._call_model(await self._after_overflow(), turn=2)
+        return await self._follow(verdict)
 
     def _take(self, terms: RunTerms) -> None:
         opened = terms.opened
@@ -120,6 +133,7 @@ class RunWorkflow:
             max_loops=terms.max_loops,
             max_parallel_tools=terms.max_parallel_tools,
             continue_late_input=terms.continue_late_input,
+            compact_once=terms.compact_once,
             deadline_at=workflow.now().timestamp() + remaining_s,
             deadline_s=round(terms.deadline_s),
             loop=opened.loops,
@@ -129,9 +143,14 @@ class RunWorkflow:
 
     async def _prepare(self) -> PreparedRequest:
         """The request of the next loop: frozen together with the end of the last one, or now."""
-        prepared = self._known.prepared or await self._prepare_now()
+        return await self._admitted(self._known.prepared or await self._prepare_now())
+
+    async def _admitted(self, prepared: PreparedRequest) -> PreparedRequest:
+        """The request once it may be sent: after its compaction, if there is one."""
         if prepared.stopping:
             await self._cancellation()
+        if prepared.compact is not None:
+            prepared = await self._compact(prepared, prepared.compact)
         self._pending = {seq for seq in self._pending if seq > prepared.cutoff}
         numbers = {"cutoff": prepared.cutoff, "estimated": prepared.estimated, "input_limit": prepared.input_limit}
         self._move(batch_id=None, prepared=None, **numbers)
@@ -139,13 +158,56 @@ class RunWorkflow:
             raise RunEnds(refused(prepared))
         return prepared
 
+    async def _after_overflow(self) -> PreparedRequest:
+        """A new Operation for the same loop and cutoff, compacted by force; else the provider's word stands (B7)."""
+        state, run_id, execution_no = self._known, self._start.run_id, self._start.execution_no
+        operation_id = model_operation_id(run_id, "root", state.loop, 2, execution_no=execution_no)
+        request = PrepareRequest(
+            context_id=state.context_id,
+            release_id=state.release_id,
+            execution_no=execution_no,
+            operation_id=operation_id,
+            loop=state.loop,
+            batch_id=None,
+            asked="overflow",
+            cutoff=state.cutoff,
+        )
+        self._move(phase="preparing", operation_id=operation_id)
+        return await self._admitted(await steps.prepare(request))
+
+    async def _compact(self, waiting: PreparedRequest, episode_id: UUID) -> PreparedRequest:
+        """A summary first, in a child workflow; then the request that waited for it is frozen (SPEC K1)."""
+        state, execution_no = self._known, self._start.execution_no
+        assert state.operation_id is not None
+        numbers = {"estimated": waiting.estimated, "input_limit": waiting.input_limit}
+        self._move(phase="compacting", batch_id=None, **numbers)
+        ref = EpisodeRef(episode_id=episode_id, release_id=state.release_id, execution_no=execution_no)
+        try:
+            verdict = await steps.compact(CompactionInput(episode=ref, deadline_at=state.deadline_at))
+        except ChildWorkflowError as error:
+            if is_cancelled_exception(error):
+                raise
+            verdict = CompactionVerdict(status="failed", reason="lost")
+        if verdict.status != "succeeded":
+            raise RunEnds(not_compacted(verdict))
+        request = FreezeRequest(
+            context_id=state.context_id,
+            release_id=state.release_id,
+            execution_no=execution_no,
+            operation_id=state.operation_id,
+            loop=state.loop,
+        )
+        return await steps.freeze(request)
+
     async def _prepare_now(self) -> PreparedRequest:
         state = self._known
         if state.loop >= state.max_loops:
             raise RunEnds(out_of_loops(state.max_loops))
         request = self._next_request(state.batch_id)
         self._move(phase="preparing", loop=request.loop, operation_id=request.operation_id)
-        return await steps.prepare(request)
+        prepared = await steps.prepare(request)
+        self._asked_to_compact = self._asked_to_compact and request.asked is None  # done once a request said so
+        return prepared
 
     def _next_request(self, batch_id: UUID | None) -> PrepareRequest:
         state, run_id, execution_no = self._known, self._start.run_id, self._start.execution_no
@@ -156,11 +218,13 @@ class RunWorkflow:
             operation_id=model_operation_id(run_id, "root", state.loop + 1, execution_no=execution_no),
             loop=state.loop + 1,
             batch_id=batch_id,
+            **({"asked": "manual"} if self._asked_to_compact else {}),
         )
 
-    async def _call_model(self, prepared: PreparedRequest) -> ModelVerdict:
+    async def _call_model(self, prepared: PreparedRequest, *, turn: int = 1) -> ModelVerdict:
         self._move(phase="calling_model")
         state = self._known
+        more: dict[str, Any] = {"asked_to_compact": True} if self._asked_to_compact else {}
         call = CallModel(
             run_id=self._start.run_id,
             release_id=state.release_id,
@@ -169,8 +233,12 @@ class RunWorkflow:
             deadline_at=state.deadline_at,
             may_go_on=state.loop < state.max_loops,
             at_once=state.max_parallel_tools,
+            **more | ({"turn": turn} if turn > 1 else {}),
         )
-        return await steps.call_model(call, prepared, loop=state.loop, remaining_s=self._remaining_s)
+        verdict = await steps.call_model(call, prepared, loop=state.loop, remaining_s=self._remaining_s)
+        if verdict.next is not None and call.asked_to_compact:
+            self._asked_to_compact = False
+        return verdict
 
     async def _follow(self, verdict: ModelVerdict) -> FinishedRun | None:
         """What the answer leads to: an end, or None for one more loop."""
@@ -248,7 +316,8 @@ class RunWorkflow:
             workflow.continue_as_new(self._start.model_copy(update={"state": self._handed_on()}))
 
     def _handed_on(self) -> RunState:
-        return self._known.model_copy(update={"pending": tuple(sorted(self._pending))})
+        more = {"pending": tuple(sorted(self._pending)), "asked_to_compact": self._asked_to_compact}
+        return self._known.model_copy(update=more)
 
     @property
     def _known(self) -> RunState:

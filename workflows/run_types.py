@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from context.steps import PreparedRequest
 
-Phase = Literal["opening", "preparing", "calling_model", "running_tools", "finishing", "stopping"]
+Phase = Literal["opening", "preparing", "compacting", "calling_model", "running_tools", "finishing", "stopping"]
 
 
 class RunState(BaseModel):
@@ -26,6 +26,7 @@ class RunState(BaseModel):
     max_loops: int
     max_parallel_tools: int
     continue_late_input: bool
+    compact_once: bool = False
     deadline_at: float
     deadline_s: int = 0
     phase: Phase = "preparing"
@@ -35,6 +36,7 @@ class RunState(BaseModel):
     batch_id: UUID | None = None
     prepared: PreparedRequest | None = None
     pending: tuple[int, ...] = ()
+    asked_to_compact: bool = False
     estimated: int = 0
     input_limit: int = 0
 

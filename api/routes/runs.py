@@ -12,6 +12,7 @@ from api.dispatching import dispatch_behind
 from api.openapi import refusals, router
 from api.paging import After, Cursor, Limit
 from api.schemas import (
+    CompactionList,
     InputList,
     InstanceList,
     ManifestList,
@@ -139,6 +140,15 @@ async def list_manifests(
     """What each request of the Run contained, and its budget; no content."""
     page = await reads.manifests(services.store, run_id, caller.user_id, limit=limit, cursor=cursor)
     return ManifestList.model_validate(page)
+
+
+@routes.get("/runs/{run_id}/compactions", responses=refusals(404))
+async def list_compactions(
+    run_id: UUID, caller: Caller, services: Wired, limit: Limit = 50, cursor: Cursor = None
+) -> CompactionList:
+    """The Run's compactions: what each covers, what it cost, how far it came; no content."""
+    page = await reads.compactions(services.store, run_id, caller.user_id, limit=limit, cursor=cursor)
+    return CompactionList.model_validate(page)
 
 
 @routes.get("/runs/{run_id}/instances", responses=refusals(404))

@@ -13,6 +13,7 @@ from api.paging import After, Cursor, Limit
 from api.schemas import (
     AcceptedInput,
     ClientKey,
+    CompactionAsked,
     CreatedSession,
     CreateSession,
     InputList,
@@ -25,7 +26,7 @@ from api.schemas import (
     WithdrawnInput,
 )
 from api.wiring import Wired
-from context.errors import InputInvalidError
+from context.errors import InputInvalidError, RunNotActiveError
 from storage import reads
 from storage.commits import accept_input as accepting
 from storage.commits import create_session as creating
@@ -149,3 +150,13 @@ def _key_of_this_request(request: Request) -> str:
     if "own_key" not in request.state:
         request.state.own_key = f"request:{uuid4()}"
     return str(request.state.own_key)
+
+
+@routes.post("/sessions/{session_id}/compact", status_code=202, responses=refusals(404, 409))
+async def compact_session(session_id: UUID, caller: Caller, services: Wired) -> CompactionAsked:
+    """Ask the active Run to compact its context before its next request."""
+    session = await reads.session(services.store, session_id, caller.user_id)
+    run_id = session.active_run_id
+    if run_id is None or await services.compact(run_id) == "gone":
+        raise RunNotActiveError("There is no active run whose context could be compacted.")
+    return CompactionAsked(session_id=session_id, run_id=run_id)

@@ -41,6 +41,11 @@ CLOSE_ATTEMPTS = """
     WHERE o.run_id = :run_id AND a.operation_id = o.operation_id AND a.state = 'calling'
       AND o.state IN ('prepared', 'frozen', 'calling', 'raw_stored')
 """
+CLOSE_EPISODES = """
+    UPDATE compaction_episodes SET status = 'cancelled', ended_at = now(),
+           failure = '{"code": "COMPACTION_FAILED", "reason": "cancelled", "block": null}'
+    WHERE run_id = :run_id AND status = 'running' AND operation_id IS NOT NULL
+"""
 END = """
     UPDATE runs SET status = :status, phase = 'ended', end_reason = :end_reason, error = CAST(:error AS jsonb),
            ended_at = now(), event_head = :event_head,
@@ -70,7 +75,7 @@ def _standing(run: Any) -> FinishedRun:
 
 def _writes(request: FinishRun, run: Any) -> WriteSet:
     writes = WriteSet()
-    for statement in (CARRY, LET_GO, CLOSE_ATTEMPTS, CLOSE_OPERATIONS):
+    for statement in (CARRY, LET_GO, CLOSE_ATTEMPTS, CLOSE_OPERATIONS, CLOSE_EPISODES):
         writes.sql(statement)
     events = EventLog(request.run_id, run["event_head"])
     events.add("run_ended", status=request.status, end_reason=request.end_reason, code=request.code)

@@ -5,7 +5,6 @@ never been counted; the list that freezes a request only grows by what is new, s
 10 000 as at step 10.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,18 +14,24 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.budget import Fits, TooLarge, judge
-from context.errors import AgentLoomError
-from context.ids import derived
+from context.errors import AgentLoomError, ProtectedInputTooLargeError, WindowExceededError
+from context.ids import derived, episode_id
 from context.steps import PreparedRequest, PrepareRequest, RequestTerms
 from context.views import ViewItem, total_tokens
 from storage.appending import Appender, ViewHead
 from storage.database import fetch_one
 from storage.event_log import EventLog
 from storage.first_view import build_first_view
+from storage.freezing import Frozen, move_run, write_frozen
 from storage.heads import Heads, lock_heads
 from storage.measuring import Measuring
+from storage.opening import EpisodePlace, write_episode
+from storage.pruning_views import pruned
+from storage.reusing import with_reused
 from storage.store import Store
-from storage.tables import attempts, manifests, operations, request_views, view_items
+from storage.tables import operations, request_views
+from storage.view_lists import Switch, listed, write_items, write_switch
+from storage.weighing import Opening, Weighed, may_be_due, weigh
 from storage.writes import WriteSet
 
 
@@ -63,7 +68,8 @@ GATHER = text("""
                                     WHERE c.context_id = :context_id AND c.input_id = i.input_id))
                 ORDER BY i.input_seq)
          FROM input_deliveries d JOIN user_inputs i USING (input_id) JOIN payloads p ON p.payload_id = i.payload_id
-         WHERE d.run_id = :run_id AND d.state = 'pending') AS inputs
+         WHERE d.run_id = :run_id AND d.state = 'pending'
+           AND (CAST(:cutoff AS bigint) IS NULL OR i.input_seq <= :cutoff)) AS inputs
 """)
 
 CONSUME = "UPDATE tool_batches SET consumed = true WHERE batch_id = :batch_id AND NOT consumed"
@@ -71,12 +77,6 @@ CLAIM = """
     UPDATE input_deliveries SET state = 'claimed', operation_id = :operation_id
     WHERE delivery_id = ANY(CAST(:claimed AS uuid[]))
 """
-MOVE_RUN = """
-    UPDATE runs SET phase = 'calling_model', loops = :loop, input_cutoff = :cutoff, event_head = :event_head,
-           answer_record_id = NULL
-    WHERE run_id = :run_id
-"""  # what was said before one more loop is no longer the answer
-
 
 NOTHING_NEW = PreparedRequest(cutoff=0, estimated=0, input_limit=0, supplements=0, nothing_new=True)
 
@@ -105,6 +105,7 @@ async def _gather(connection: AsyncConnection, request: PrepareRequest, heads: H
         batch_id=request.batch_id,
         context_id=request.context_id,
         run_id=heads.run_id,
+        cutoff=request.cutoff,
         estimator=terms.counter.estimator_id,
     )
 
@@ -128,28 +129,42 @@ class _Preparation:
         self._heads = heads
         self._measuring = measuring
         self._records = Appender(heads)
+        self._base = ViewHead(heads.view_id, heads.view_length, heads.view_tokens)
         self._items: list[ViewItem] = []
         self._writes = WriteSet()
         self._events = EventLog(heads.run_id, heads.event_head)
 
     async def commit(self, results: tuple[Waiting, ...], inputs: tuple[Waiting, ...]) -> PreparedRequest:
         if self._heads.view_id is None:
-            own = frozenset(one.source_id for one in inputs)
-            self._items += await build_first_view(
-                self._measuring, self._heads, self._terms.system, self._terms.recent_runs, own
-            )
+            await self._begin(inputs)
         for result in results:
             await self._deliver(result)
         for one in inputs:
             await self._claim(one)
-        prepared = await self._judge(inputs)
-        view = self._list()
-        self._freeze(prepared, inputs)
+        weighed = Weighed()
+        if may_be_due(self._estimated, self._terms.compaction, self._request.asked):
+            weighed = await self._weigh()
+        prepared = await self._judge(inputs, weighed)
+        self._freeze(prepared, inputs, weighed)
         self._measuring.write(self._writes)
-        self._records.write(self._writes, view, cause="prepare_request")
+        self._records.write(self._writes, self._list(), cause="prepare_request")
         self._events.write(self._writes)
         await self._writes.send(self._measuring.connection)
         return prepared
+
+    async def _begin(self, inputs: tuple[Waiting, ...]) -> None:
+        """A Run's first list: system message and history."""
+        own = frozenset(one.source_id for one in inputs)
+        self._items += await build_first_view(
+            self._measuring, self._heads, self._terms.system, self._terms.recent_runs, own
+        )
+        if self._estimated >= self._terms.budget.trigger:
+            connection, counter = self._measuring.connection, self._terms.counter
+            names: dict[str, Any] = {"recent": self._terms.recent_runs, "estimator_id": counter.estimator_id}
+            self._items = [*await with_reused(connection, self._heads, self._items, **names)]
+        self._base = ViewHead(derived(self._heads.context_id, "view", 1), 0, 0)
+        first = {"view_id": self._base.view_id, "context_id": self._heads.context_id, "cause": "first_request"}
+        self._writes.insert(request_views, [first])
 
     async def _deliver(self, result: Waiting) -> None:
         record_id, _ = self._records.add(
@@ -172,96 +187,125 @@ class _Preparation:
     async def _show(self, item: ViewItem, known: int | None) -> None:
         self._items.append(item if known is not None else await self._measuring.measure(item))
 
-    async def _judge(self, inputs: tuple[Waiting, ...]) -> PreparedRequest:
-        terms = self._terms
-        estimated = self._heads.view_tokens + total_tokens(tuple(self._items)) + self._fixed
-        verdict = judge(estimated, terms.budget, protected=0)
-        if isinstance(verdict, TooLarge):
-            protected = await self._measuring.protected_tokens(self._heads.view_id, tuple(self._items))
-            verdict = judge(estimated, terms.budget, protected=protected + self._fixed)
+    async def _weigh(self) -> Weighed:
+        """A trigger may have fired: old output is shown shorter where that helps, else a compaction may be due."""
+        connection = self._measuring.connection
+        items = (*await listed(connection, self._base.view_id, self._base.length), *self._items)
+        if self._estimated >= self._terms.budget.trigger:
+            items = await self._pruned(items)
+        sizes = {"estimated": self._estimated, "beside": self._fixed}
+        return await weigh(connection, self._request, self._terms, self._heads, items, **sizes)
+
+    async def _pruned(self, items: tuple[ViewItem, ...]) -> tuple[ViewItem, ...]:
+        """The list with its older output shorter, as a list of its own; the same one if too little would go."""
+        shorter = await pruned(self._measuring, items, self._terms.results)
+        if shorter is None:
+            return items
+        view_id = derived(self._request.operation_id, "view", "pruning")
+        before = self._base
+        write_switch(
+            self._writes,
+            self._heads.context_id,
+            Switch(view_id, "pruning", before.view_id, before.length, inherited=before.length),
+        )
+        self._base, self._items = ViewHead(view_id, 0, 0), list(shorter)
+        return shorter
+
+    async def _judge(self, inputs: tuple[Waiting, ...], weighed: Weighed) -> PreparedRequest:
+        terms, estimated, refused = self._terms, self._estimated, weighed.refused
+        if weighed.opening is None and refused is None:
+            refused = await self._refusal(estimated)
         supplements = sum(one.kind == "supplement" for one in inputs)
         return PreparedRequest(
             cutoff=max([self._heads.input_cutoff, *(one.input_seq for one in inputs)]),
             estimated=estimated,
             input_limit=terms.budget.input_limit,
             **({"supplements": supplements} if supplements else {}),
-            **({"refused": refusal} if (refusal := _refusal(verdict)) else {}),
+            **({"refused": refused} if refused else {}),
+            **({"compact": episode_id(self._request.operation_id)} if weighed.opening else {}),
         )
+
+    async def _refusal(self, estimated: int) -> str | None:
+        """The hard limit, whatever any policy says (SPEC B8)."""
+        verdict = judge(estimated, self._terms.budget, protected=0)
+        if isinstance(verdict, TooLarge):
+            protected = await self._measuring.protected_tokens(self._base.view_id, tuple(self._items))
+            verdict = judge(estimated, self._terms.budget, protected=protected + self._fixed)
+        return refusal(verdict)
+
+    @property
+    def _estimated(self) -> int:
+        return self._base.tokens + total_tokens(tuple(self._items)) + self._fixed
 
     @property
     def _fixed(self) -> int:
-        return self._terms.tools_tokens + self._terms.counter.request_overhead
+        return self._terms.beside
 
     @property
     def _has_tools(self) -> bool:
-        """Whether schemas or calls are in the request, whose wire form no provider says how it counts (SPEC B4)."""
         return self._terms.tools_tokens > 0 or any(item.kind == "tool_result" for item in self._items)
-
-    @property
-    def _view_id(self) -> UUID:
-        return self._heads.view_id or derived(self._heads.context_id, "view", 1)
 
     def _list(self) -> ViewHead:
         """Extend the view by what is new."""
-        length = self._heads.view_length
-        if self._heads.view_id is None:
-            first = {"view_id": self._view_id, "context_id": self._heads.context_id, "cause": "first_request"}
-            self._writes.insert(request_views, [first])
-        rows = [_item_row(self._view_id, length + at, item) for at, item in enumerate(self._items)]
-        self._writes.insert(view_items, rows)
-        return ViewHead(self._view_id, length + len(rows), self._heads.view_tokens + total_tokens(tuple(self._items)))
+        base = self._base
+        assert base.view_id is not None
+        write_items(self._writes, base.view_id, self._items, start=base.length)
+        return ViewHead(base.view_id, base.length + len(self._items), base.tokens + total_tokens(tuple(self._items)))
 
-    def _freeze(self, prepared: PreparedRequest, inputs: tuple[Waiting, ...]) -> None:
-        request, heads = self._request, self._heads
-        self._writes.insert(operations, [self._operation_row(prepared)])
-        if not prepared.refused:  # the permit for the first try; each further one is a commit of its own
-            permit = {"operation_id": request.operation_id, "attempt_no": 1, "state": "calling"}
-            self._writes.insert(attempts, [permit])
-        self._writes.insert(manifests, [self._manifest_row(prepared)])
-        if inputs and not prepared.refused:
-            self._writes.sql(CLAIM, operation_id=request.operation_id, claimed=[one.delivery_id for one in inputs])
+    def _freeze(self, prepared: PreparedRequest, inputs: tuple[Waiting, ...], weighed: Weighed) -> None:
+        request = self._request
         if request.batch_id:
             self._writes.sql(CONSUME, batch_id=request.batch_id)
             self._events.add("tools_finished", loop=request.loop - 1, batch_id=request.batch_id)
-        numbers = prepared.model_dump(include={"cutoff", "estimated", "input_limit", "supplements"})
-        self._events.add("context_build", loop=request.loop, operation_id=request.operation_id, **numbers)
-        self._writes.sql(MOVE_RUN, loop=request.loop, cutoff=prepared.cutoff, run_id=heads.run_id)
+        if inputs and not prepared.refused:
+            self._writes.sql(CLAIM, operation_id=request.operation_id, claimed=[one.delivery_id for one in inputs])
+        if weighed.opening is not None:
+            self._open(prepared, weighed.opening)
+            return
+        transforms = sorted({item.transform for item in self._items if item.transform})
+        notes = (weighed.note,) if weighed.note else ()
+        names: dict[str, Any] = {"transforms": transforms, "notes": notes, "has_tools": self._has_tools}
+        frozen = Frozen(self._heads.run_id, request.operation_id, request.loop, prepared, **names)
+        self._writes.insert(operations, [self._operation_row(prepared) | frozen.state])
+        write_frozen(self._writes, self._events, frozen, self._terms)
+
+    def _open(self, prepared: PreparedRequest, opening: Opening) -> None:
+        """A compaction goes first; the list is frozen for it, the request is not (SPEC K1)."""
+        request, heads = self._request, self._heads
+        assert self._base.view_id is not None
+        waiting = {"state": "prepared", "attempts": 0, "view_id": None, "view_length": None}
+        self._writes.insert(operations, [self._operation_row(prepared) | waiting])
+        place = EpisodePlace(
+            session_id=heads.session_id,
+            run_id=heads.run_id,
+            context_id=heads.context_id,
+            operation_id=request.operation_id,
+            view_id=self._base.view_id,
+            view_length=self._base.length + len(self._items),
+            context_revision=self._records.revision,
+            estimated=prepared.estimated,
+            estimator_id=self._terms.counter.estimator_id,
+        )
+        write_episode(self._writes, self._events, place, opening)
+        move_run(self._writes, heads.run_id, phase="compacting", loop=request.loop, cutoff=prepared.cutoff)
 
     def _operation_row(self, prepared: PreparedRequest) -> dict[str, Any]:
         request, heads = self._request, self._heads
         owner = {"session_id": heads.session_id, "run_id": heads.run_id, "context_id": heads.context_id}
-        state = {"state": "failed", "attempts": 0} if prepared.refused else {"state": "calling", "attempts": 1}
-        what = {"purpose": "business", "name": self._terms.model} | state
+        what = {"operation_id": request.operation_id, "loop_no": request.loop, "purpose": "business"}
         frozen = {
+            "name": self._terms.model,
             "input_cutoff": prepared.cutoff,
-            "view_id": self._view_id,
-            "view_length": heads.view_length + len(self._items),
+            "view_id": self._base.view_id,
+            "view_length": self._base.length + len(self._items),
             "max_output_tokens": self._terms.max_output_tokens,
             "prepared": prepared.model_dump_json(),
         }
-        return {"operation_id": request.operation_id, "loop_no": request.loop} | owner | what | frozen
-
-    def _manifest_row(self, prepared: PreparedRequest) -> dict[str, Any]:
-        counter = self._terms.counter
-        transforms = sorted({item.transform for item in self._items if item.transform})
-        return {
-            "operation_id": self._request.operation_id,
-            "estimated_input_tokens": prepared.estimated,
-            "input_limit": prepared.input_limit,
-            "counting_method": counter.estimator_id,
-            "exact": counter.exact and not self._has_tools,
-            "transforms": json.dumps(transforms),
-            "validation": "budget_exceeded" if prepared.refused else "passed",
-        }
+        return owner | what | frozen
 
 
-def _refusal(verdict: Fits | TooLarge) -> str | None:
+def refusal(verdict: Fits | TooLarge) -> str | None:
+    """The code of a request that does not fit."""
     if isinstance(verdict, Fits):
         return None
-    return "CONTEXT_PROTECTED_INPUT_TOO_LARGE" if verdict.protected else "CONTEXT_WINDOW_EXCEEDED"
-
-
-def _item_row(view_id: UUID, place: int, item: ViewItem) -> dict[str, Any]:
-    shown = {"kind": item.kind, "source_id": item.source_id, "run_no": item.run_no, "revision": item.revision}
-    content = {"payload_id": item.payload_id, "tokens": item.tokens, "transform": item.transform}
-    return {"view_id": view_id, "pos": place} | shown | content
+    return ProtectedInputTooLargeError.code if verdict.protected else WindowExceededError.code

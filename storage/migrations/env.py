@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from storage.tables import metadata
+from storage.snapshot_tables import metadata
 
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
 context.run_migrations()

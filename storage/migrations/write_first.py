@@ -1,4 +1,4 @@
-"""Writes `versions/0001_pre_initial.py` from `storage.tables`: `python -m storage.migrations.write_first`.
+"""Writes `versions/0001_pre_initial.py` from the tables: `python -m storage.migrations.write_first`.
 
 Only while nothing is released: afterwards a change of the tables is a new numbered step, and this file goes.
 """
@@ -11,11 +11,11 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.sql.ddl import DDLElement
 
-from storage.tables import metadata
+from storage.snapshot_tables import metadata
 
 FIRST = Path(__file__).parent / "versions" / "0001_pre_initial.py"
 WIDTH = 118
-HEAD = '''"""The first schema: everything in `storage.tables`. Written by `python -m storage.migrations.write_first`."""
+HEAD = '''"""The first schema: every table there is. Written by `python -m storage.migrations.write_first`."""
 
 from alembic import op
 

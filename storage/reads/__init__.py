@@ -3,7 +3,10 @@ what is another person's and what does not exist look the same: NotFoundError. L
 """
 
 from storage.reads.agents import AgentRow, ReleaseRow, agent, agents, release_row, releases
+from storage.reads.compactions import CompactionRow, compactions
 from storage.reads.connections import ConnectionRow, StoredConnection, connection, connections, stored_connection
+from storage.reads.contexts import ContextView, RecordRow, RevisionRow, context_revisions, context_view
+from storage.reads.explaining import ComparedRequests, ExplainedPiece, compared, explained
 from storage.reads.inputs import InputRow, run_inputs, session_inputs
 from storage.reads.manifests import ManifestItem, ManifestRow, manifests
 from storage.reads.messages import MessagePage, MessageRow, messages
@@ -21,12 +24,19 @@ from storage.reads.releases import release
 from storage.reads.runs import EventRow, InstanceRow, RunRow, instances, run, run_events, runs
 from storage.reads.sessions import SessionRow, session, sessions
 from storage.reads.usage import UsageTotals, session_usage, usage
+from storage.reads.verifying import Break, Checked, verified
 
 __all__ = [
     "AgentRow",
     "AttemptRow",
+    "Break",
+    "Checked",
+    "CompactionRow",
+    "ComparedRequests",
     "ConnectionRow",
+    "ContextView",
     "EventRow",
+    "ExplainedPiece",
     "InputRow",
     "InstanceRow",
     "KeyRow",
@@ -38,7 +48,9 @@ __all__ = [
     "OperationRow",
     "Page",
     "Principal",
+    "RecordRow",
     "ReleaseRow",
+    "RevisionRow",
     "RunRow",
     "SessionRow",
     "StoredConnection",
@@ -46,8 +58,13 @@ __all__ = [
     "UserRow",
     "agent",
     "agents",
+    "compactions",
+    "compared",
     "connection",
     "connections",
+    "context_revisions",
+    "context_view",
+    "explained",
     "find_key",
     "instances",
     "keys",
@@ -70,4 +87,5 @@ __all__ = [
     "stored_connection",
     "usage",
     "users",
+    "verified",
 ]

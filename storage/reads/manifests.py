@@ -52,13 +52,14 @@ class ManifestRow:
     items: tuple[ManifestItem, ...]
     transforms: tuple[str, ...]
     validation: str
+    notes: tuple[str, ...]
     created_at: datetime
 
 
 PAGE = text("""
     SELECT o.operation_id, o.ordinal, o.created_at AS made_at, o.purpose, o.name AS model, o.view_id, o.view_length,
            o.tail, m.estimated_input_tokens, m.input_limit, m.counting_method, m.exact, m.transforms, m.validation,
-           m.created_at
+           m.notes, m.created_at
     FROM operations o JOIN manifests m USING (operation_id) JOIN sessions s USING (session_id)
     WHERE s.owner_id = :owner_id AND o.run_id = :run_id
       AND (o.created_at, o.ordinal, o.operation_id) > (:at, :ordinal, :after_id)
@@ -117,6 +118,7 @@ def _row(row: Mapping[str, Any], listed: Sequence[ManifestItem], digests: Mappin
         items=(*listed[: row["view_length"] or 0], *tail),
         transforms=tuple(row["transforms"]),
         validation=row["validation"],
+        notes=tuple(row["notes"]),
         created_at=row["created_at"],
     )
 

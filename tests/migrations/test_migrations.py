@@ -14,7 +14,7 @@ from context.errors import UnavailableError
 from storage import migrate
 from storage.database import async_url
 from storage.migrations.write_first import FIRST, first_migration
-from storage.tables import metadata
+from storage.snapshot_tables import metadata
 
 VERSIONS = Path(migrate.MIGRATIONS) / "versions"
 

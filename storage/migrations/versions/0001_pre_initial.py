@@ -1,4 +1,4 @@
-"""The first schema: everything in `storage.tables`. Written by `python -m storage.migrations.write_first`."""
+"""The first schema: every table there is. Written by `python -m storage.migrations.write_first`."""
 
 from alembic import op
 
@@ -156,6 +156,8 @@ STATEMENTS = (
             record_head BIGINT DEFAULT '0' NOT NULL,
             run_head INTEGER DEFAULT '0' NOT NULL,
             parent_id UUID,
+            base_run_no INTEGER DEFAULT '0' NOT NULL,
+            base_seq BIGINT DEFAULT '0' NOT NULL,
             created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
             CONSTRAINT pk_sessions PRIMARY KEY (session_id),
             CONSTRAINT fk_sessions_space_id_spaces FOREIGN KEY(space_id) REFERENCES spaces (space_id),
@@ -370,6 +372,7 @@ STATEMENTS = (
             exact BOOLEAN NOT NULL,
             transforms JSONB NOT NULL,
             validation TEXT NOT NULL,
+            notes JSONB DEFAULT '[]' NOT NULL,
             created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
             CONSTRAINT pk_manifests PRIMARY KEY (operation_id),
             CONSTRAINT fk_manifests_operation_id_operations FOREIGN KEY(operation_id) REFERENCES operations
@@ -390,6 +393,7 @@ STATEMENTS = (
             view_length INTEGER DEFAULT '0' NOT NULL,
             view_tokens BIGINT DEFAULT '0' NOT NULL,
             active_snapshot_id UUID,
+            material_mark INTEGER DEFAULT '0' NOT NULL,
             CONSTRAINT pk_role_contexts PRIMARY KEY (context_id),
             CONSTRAINT fk_role_contexts_session_id_sessions FOREIGN KEY(session_id) REFERENCES sessions (session_id),
             CONSTRAINT fk_role_contexts_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (run_id),
@@ -454,6 +458,9 @@ STATEMENTS = (
             view_id UUID NOT NULL,
             context_id UUID NOT NULL,
             cause TEXT NOT NULL,
+            before_view_id UUID,
+            before_length INTEGER,
+            inherited INTEGER,
             created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
             CONSTRAINT pk_request_views PRIMARY KEY (view_id),
             CONSTRAINT fk_request_views_context_id_role_contexts FOREIGN KEY(context_id) REFERENCES role_contexts
@@ -462,6 +469,61 @@ STATEMENTS = (
     """,
     """
         CREATE INDEX ix_request_views_context_id ON request_views (context_id)
+    """,
+    """
+        CREATE TABLE compaction_episodes (
+            episode_id UUID NOT NULL,
+            session_id UUID NOT NULL,
+            run_id UUID NOT NULL,
+            context_id UUID NOT NULL,
+            operation_id UUID,
+            source TEXT NOT NULL,
+            causes TEXT[] NOT NULL,
+            view_id UUID NOT NULL,
+            view_length INTEGER NOT NULL,
+            covered INTEGER[] NOT NULL,
+            folds INTEGER,
+            context_revision BIGINT NOT NULL,
+            expected_snapshot_id UUID,
+            estimated BIGINT NOT NULL,
+            material BIGINT NOT NULL,
+            target JSONB NOT NULL,
+            prompt_version TEXT NOT NULL,
+            estimator_id TEXT NOT NULL,
+            plan_id BYTEA,
+            blocks INTEGER,
+            cursor INTEGER DEFAULT '0' NOT NULL,
+            summary_id BYTEA,
+            truncated BOOLEAN DEFAULT false NOT NULL,
+            status TEXT NOT NULL,
+            outcome TEXT,
+            failure JSONB,
+            tokens_after BIGINT,
+            reaches_target BOOLEAN,
+            under_trigger BOOLEAN,
+            created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+            ended_at TIMESTAMP WITH TIME ZONE,
+            CONSTRAINT pk_compaction_episodes PRIMARY KEY (episode_id),
+            CONSTRAINT fk_compaction_episodes_session_id_sessions FOREIGN KEY(session_id) REFERENCES sessions
+                (session_id),
+            CONSTRAINT fk_compaction_episodes_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (run_id),
+            CONSTRAINT fk_compaction_episodes_context_id_role_contexts FOREIGN KEY(context_id) REFERENCES
+                role_contexts (context_id),
+            CONSTRAINT fk_compaction_episodes_view_id_request_views FOREIGN KEY(view_id) REFERENCES request_views
+                (view_id),
+            CONSTRAINT fk_compaction_episodes_plan_id_payloads FOREIGN KEY(plan_id) REFERENCES payloads (payload_id),
+            CONSTRAINT fk_compaction_episodes_summary_id_payloads FOREIGN KEY(summary_id) REFERENCES payloads
+                (payload_id)
+        )
+    """,
+    """
+        CREATE INDEX ix_compaction_episodes_context ON compaction_episodes (context_id, created_at)
+    """,
+    """
+        CREATE INDEX ix_compaction_episodes_operation ON compaction_episodes (operation_id)
+    """,
+    """
+        CREATE INDEX ix_compaction_episodes_run ON compaction_episodes (run_id, created_at)
     """,
     """
         CREATE TABLE view_items (
@@ -478,6 +540,56 @@ STATEMENTS = (
             CONSTRAINT fk_view_items_view_id_request_views FOREIGN KEY(view_id) REFERENCES request_views (view_id),
             CONSTRAINT fk_view_items_payload_id_payloads FOREIGN KEY(payload_id) REFERENCES payloads (payload_id)
         )
+    """,
+    """
+        CREATE TABLE snapshots (
+            snapshot_id UUID NOT NULL,
+            episode_id UUID NOT NULL,
+            session_id UUID NOT NULL,
+            context_id UUID NOT NULL,
+            generation INTEGER NOT NULL,
+            previous_id UUID,
+            text_id BYTEA NOT NULL,
+            message_id BYTEA NOT NULL,
+            tokens INTEGER NOT NULL,
+            ranges JSONB NOT NULL,
+            revisions JSONB NOT NULL,
+            runs INTEGER[] NOT NULL,
+            pieces INTEGER NOT NULL,
+            activated BOOLEAN NOT NULL,
+            outdated_at TIMESTAMP WITH TIME ZONE,
+            created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+            CONSTRAINT pk_snapshots PRIMARY KEY (snapshot_id),
+            CONSTRAINT uq_snapshots_context_id_generation UNIQUE (context_id, generation),
+            CONSTRAINT uq_snapshots_episode_id UNIQUE (episode_id),
+            CONSTRAINT fk_snapshots_episode_id_compaction_episodes FOREIGN KEY(episode_id) REFERENCES
+                compaction_episodes (episode_id),
+            CONSTRAINT fk_snapshots_session_id_sessions FOREIGN KEY(session_id) REFERENCES sessions (session_id),
+            CONSTRAINT fk_snapshots_context_id_role_contexts FOREIGN KEY(context_id) REFERENCES role_contexts
+                (context_id),
+            CONSTRAINT fk_snapshots_text_id_payloads FOREIGN KEY(text_id) REFERENCES payloads (payload_id),
+            CONSTRAINT fk_snapshots_message_id_payloads FOREIGN KEY(message_id) REFERENCES payloads (payload_id)
+        )
+    """,
+    """
+        CREATE INDEX ix_snapshots_session_id ON snapshots (session_id)
+    """,
+    """
+        CREATE TABLE snapshot_pieces (
+            snapshot_id UUID NOT NULL,
+            piece TEXT NOT NULL,
+            ordinal INTEGER NOT NULL,
+            digest BYTEA NOT NULL,
+            run_no INTEGER NOT NULL,
+            context_id UUID,
+            context_seq BIGINT,
+            CONSTRAINT pk_snapshot_pieces PRIMARY KEY (snapshot_id, piece),
+            CONSTRAINT fk_snapshot_pieces_snapshot_id_snapshots FOREIGN KEY(snapshot_id) REFERENCES snapshots
+                (snapshot_id)
+        )
+    """,
+    """
+        CREATE INDEX ix_snapshot_pieces_piece ON snapshot_pieces (piece)
     """,
 )
 

@@ -6,9 +6,11 @@ from typing import Any
 from uuid import UUID
 
 from context.budget import plan_budget
+from context.compaction import compaction_terms
 from context.ids import model_operation_id, tool_operation_id
 from context.messages import ChatMessage, ToolCall, message_bytes
 from context.operations import Answer, CallTools, Decision
+from context.policy import ContextSettings, ResultSettings
 from context.replies import ModelReply, Usage
 from context.steps import (
     AcceptModel,
@@ -23,6 +25,7 @@ from context.steps import (
     RequestTerms,
     ToolPlan,
 )
+from context.summaries import frame_tokens
 from storage.commits.accept_model import accept_model
 from storage.commits.begin_attempt import begin_attempt
 from storage.commits.finish_run import finish_run
@@ -59,6 +62,9 @@ TERMS = RequestTerms(
     max_output_tokens=1_000,
     model="demo-1",
     recent_runs=2,
+    compaction=compaction_terms(ContextSettings(), plan_budget(release()), output_reserve=4096, output_limit=None),
+    results=ResultSettings(),
+    frame=frame_tokens(COUNTER),
 )
 USAGE = Usage(input_tokens=100, output_tokens=20, cached_tokens=40)
 

@@ -1,0 +1,275 @@
+"""The steps of a compaction: plan once, one model call per block, publish or fail (SPEC K5-K9).
+
+A block's call is an Operation like any other: frozen, tried, stored. A finished one is not made again (SPEC K7).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from temporalio import activity
+
+from activities.answers import counted
+from activities.failures import translated, until_stored
+from activities.heartbeat import heartbeating
+from activities.model_breaks import BrokenTry, settle_break
+from activities.releases import Kit, Releases
+from context.blocks import Block, block_room, block_text, carried, carried_limit, plan_blocks
+from context.compaction import check_calls
+from context.episodes import (
+    BlockMaterial,
+    BlockVerdict,
+    CompactionVerdict,
+    EpisodePlan,
+    EpisodeRef,
+    FailEpisode,
+    FinishBlock,
+    OpenEpisode,
+    Plan,
+    PrepareBlock,
+    PublishSnapshot,
+    SourceItem,
+    SummariseBlock,
+)
+from context.errors import CompactionFailedError, ConfigurationInvalidError, SupersededError
+from context.material import piece_of
+from context.messages import ChatMessage
+from context.pairing import GroupBorders
+from context.steps import BeginAttempt, Begun, Content, FailAttempt, ModelAnswered, ModelBroke, ModelVerdict, Stopping
+from context.summaries import (
+    NoSummary,
+    Summary,
+    SummaryPrompts,
+    block_request,
+    read_summary,
+    request_overhead,
+    summary_message,
+    summary_prompts,
+)
+from context.transcripts import Source, TextMeasure, earlier_summary, source_of
+
+if TYPE_CHECKING:
+    from storage.episode_commits import EpisodeCommits
+    from storage.requests import FrozenRequest
+    from storage.run_commits import RunCommits
+
+PAGE = 200
+
+
+class CompactionActivities:
+    """What the workflow of an episode does."""
+
+    def __init__(self, episodes: "EpisodeCommits", commits: "RunCommits", releases: Releases) -> None:
+        self._episodes = episodes
+        self._commits = commits
+        self._releases = releases
+
+    @activity.defn
+    async def plan_episode(self, ref: EpisodeRef) -> EpisodePlan:
+        """The block plan, made once; a repeat finds it with the cursor."""
+        async with translated(), heartbeating():
+            kit = await self._releases.kit(ref.release_id)
+            episode = await self._episodes.episode(ref.episode_id)
+            if episode.status not in ("running", "succeeded"):
+                return _no_plan(CompactionFailedError.code, episode.status)
+            if episode.blocks is not None:
+                return EpisodePlan(blocks=episode.blocks, cursor=episode.cursor)
+            try:
+                plan = await self._plan(kit, episode)
+                check_calls(len(plan.blocks), kit.model.terms.compaction)
+            except ConfigurationInvalidError as error:
+                return _no_plan(error.code, "no_room")
+            except CompactionFailedError as error:
+                return _no_plan(error.code, "too_many_calls")
+            return await self._episodes.plan(ref, plan)
+
+    async def _plan(self, kit: Kit, episode: OpenEpisode) -> Plan:
+        writer, target = kit.model.summariser, episode.target.summary
+        measure = TextMeasure(writer.counter)
+        overhead = request_overhead(_prompts(kit, target), writer.counter)
+        room = block_room(writer.terms.budget.input_limit, overhead=overhead, target=target)
+        items = await self._sources(episode)
+        folded = await self._episodes.folded_text(episode.episode_id)
+        groups = _groups([one for one in items if one.item.kind != "summary"])
+        fits = folded is not None and await asyncio.to_thread(measure, folded) <= carried_limit(target)
+        carries_on = fits and bool(groups)  # a summary alone is material: there is nothing it could be carried to
+        if folded is not None and not carries_on:
+            piece = next(piece_of(one.item) for one in items if one.item.kind == "summary")
+            groups.insert(0, [earlier_summary(piece, folded)])
+
+        def plan() -> tuple[Block, ...]:
+            return tuple(plan_blocks(groups, room=room, measure=measure))
+
+        blocks = await asyncio.to_thread(plan)  # counts every character: not in the event loop
+        return Plan(blocks, {piece_of(one.item): one.position for one in items}, carries_on)
+
+    async def _sources(self, episode: OpenEpisode) -> list[SourceItem]:
+        found: list[SourceItem] = []
+        for start in range(0, len(episode.covered), PAGE):
+            found += await self._episodes.sources(episode.episode_id, episode.covered[start : start + PAGE])
+        return found
+
+    @activity.defn
+    async def summarise_block(self, call: SummariseBlock) -> BlockVerdict:
+        """One call of the summarising model, from its material to the cursor behind it."""
+        async with translated(), heartbeating():
+            kit = await self._releases.kit(call.episode.release_id)
+            request = await self._request(kit, call)
+            if isinstance(request, BlockVerdict):
+                return request
+            standing = _standing(request)
+            return standing or await self._call(kit, call, request)
+
+    async def _request(self, kit: Kit, call: SummariseBlock) -> "FrozenRequest | BlockVerdict":
+        episode = await self._episodes.episode(call.episode.episode_id)
+        if episode.cursor > call.block:
+            return BlockVerdict(kind="done")
+        writer, target = kit.model.summariser, episode.target.summary
+        material = await self._episodes.material(episode, call.block)
+        measure = TextMeasure(writer.counter)
+        messages = await asyncio.to_thread(_messages, _prompts(kit, target), material, target, measure)
+        contents = [await counted(writer.counter, message) for message in messages]
+        prepared = PrepareBlock(
+            episode=call.episode,
+            block=call.block,
+            messages=tuple(contents),
+            estimator_id=writer.counter.estimator_id,
+            exact=writer.counter.exact,
+            model=writer.terms.model,
+            estimated=sum(one.tokens or 0 for one in contents) + writer.counter.request_overhead,
+            input_limit=writer.terms.budget.input_limit,
+            max_output_tokens=target,
+        )
+        return await self._episodes.prepare_block(prepared)
+
+    async def _call(self, kit: Kit, call: SummariseBlock, request: "FrozenRequest") -> BlockVerdict:
+        writer = kit.model.summariser
+        body, digest = writer.limited_body(request.new, request.max_output_tokens)
+        begun = await self._permit(call, request, digest)
+        if isinstance(begun, BlockVerdict):
+            return begun
+        answer = await writer.complete(body, on_first_output=_nothing)
+        if isinstance(answer, ModelBroke):
+            tried = BrokenTry(request.operation_id, begun.attempt_no, digest, call.deadline_at)
+            policy = writer.retry
+            return _failed(await settle_break(self._commits, policy, tried, answer))
+        return await self._accept(call, request, begun, answer, digest)
+
+    async def _permit(self, call: SummariseBlock, request: "FrozenRequest", digest: bytes) -> Begun | BlockVerdict:
+        """The first try has its permit from the preparation; each further one is committed before it is made."""
+        if activity.info().attempt == 1 and request.attempts == 1 and request.state == "calling" and request.owned:
+            return Begun(attempt_no=1, interrupted=False)
+        begun = await self._commits.begin_attempt(BeginAttempt(request.operation_id, call.episode.execution_no, digest))
+        if isinstance(begun, Begun):
+            return begun
+        if isinstance(begun, Stopping):
+            return BlockVerdict(kind="stopping")
+        settled = await self._commits.frozen_request(request.operation_id, execution_no=call.episode.execution_no)
+        if standing := _standing(settled):
+            return standing
+        raise SupersededError
+
+    async def _accept(
+        self, call: SummariseBlock, request: "FrozenRequest", begun: Begun, answer: ModelAnswered, digest: bytes
+    ) -> BlockVerdict:
+        await self._commits.reach("summarise_block.answered")
+        summary = read_summary(answer.reply)
+        if isinstance(summary, NoSummary):
+            return await self._no_summary(request, begun, digest, summary)
+        finished = _finished(call, begun, answer, digest, summary)
+        return await until_stored(lambda: self._episodes.finish_block(finished))
+
+    async def _no_summary(
+        self, request: "FrozenRequest", begun: Begun, digest: bytes, empty: NoSummary
+    ) -> BlockVerdict:
+        """An answer without a summary fails the episode; what it said is not asked for again (SPEC K8)."""
+        verdict = ModelVerdict(kind="failed", end_reason=empty.reason, code=CompactionFailedError.code)
+        failed = FailAttempt(
+            operation_id=request.operation_id,
+            attempt_no=begun.attempt_no,
+            request_hash=digest,
+            code=CompactionFailedError.code,
+            reason=empty.reason,
+            status=0,
+            verdict=verdict,
+        )
+        await until_stored(lambda: self._commits.fail_attempt(failed))
+        return _failed(verdict)
+
+    @activity.defn
+    async def publish_snapshot(self, ref: EpisodeRef) -> CompactionVerdict:
+        """The summary takes the place of what it covers, if it still may."""
+        async with translated():
+            kit = await self._releases.kit(ref.release_id)
+            message = summary_message(await self._episodes.summary(ref.episode_id) or "")
+            terms = kit.model.terms
+            request = PublishSnapshot(
+                episode=ref,
+                message=await counted(terms.counter, message),
+                estimator_id=terms.counter.estimator_id,
+                fixed=terms.beside,
+                terms=terms.compaction,
+            )
+            return await self._episodes.publish(request)
+
+    @activity.defn
+    async def fail_episode(self, request: FailEpisode) -> None:
+        """The episode ends without a summary."""
+        async with translated():
+            await self._episodes.fail(request)
+
+
+def _prompts(kit: Kit, target: int) -> SummaryPrompts:
+    return summary_prompts(target, kit.release.definition.context.compaction_prompt, kit.model.summariser.counter)
+
+
+def _messages(
+    prompts: SummaryPrompts, material: BlockMaterial, target: int, measure: TextMeasure
+) -> tuple[ChatMessage, ...]:
+    previous = carried(material.summary, target, measure) if material.summary is not None else None
+    return block_request(prompts, previous=previous, block=block_text(material.block, material.sources))
+
+
+def _groups(items: Sequence[SourceItem]) -> list[list[Source]]:
+    """What is summarised, a call with its results together."""
+    borders = GroupBorders([one.item.kind for one in items]).groups() if items else ()
+    return [[source_of(items[at].item, items[at].message) for at in group] for group in borders]
+
+
+def _finished(
+    call: SummariseBlock, begun: Begun, answer: ModelAnswered, digest: bytes, summary: Summary
+) -> FinishBlock:
+    return FinishBlock(
+        episode=call.episode,
+        block=call.block,
+        attempt_no=begun.attempt_no,
+        request_hash=digest,
+        raw=Content(answer.raw),
+        summary=Content(summary.text.encode()),
+        truncated=summary.truncated,
+        usage=answer.reply.usage,
+        cost=answer.cost,
+    )
+
+
+def _standing(request: "FrozenRequest") -> BlockVerdict | None:
+    """What stands already: the verdict of a settled call, or a recorded stop."""
+    if request.verdict:
+        return BlockVerdict(kind="done") if request.verdict["kind"] == "done" else _failed_as(request.verdict)
+    return BlockVerdict(kind="stopping") if request.stopping else None
+
+
+def _failed_as(verdict: dict[str, object]) -> BlockVerdict:
+    return _failed(ModelVerdict.model_validate(verdict))
+
+
+def _failed(verdict: ModelVerdict) -> BlockVerdict:
+    return BlockVerdict(kind="failed", code=verdict.code, reason=verdict.end_reason, status=verdict.status)
+
+
+def _no_plan(code: str, reason: str) -> EpisodePlan:
+    return EpisodePlan(blocks=0, cursor=0, code=code, reason=reason)
+
+
+async def _nothing() -> None:
+    """No input waits for evidence of a summary."""

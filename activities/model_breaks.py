@@ -1,0 +1,56 @@
+"""What follows a try at a model call that broke: its failure is stored, then another try or the end (SPEC L2)."""
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from activities.failures import try_again, until_stored
+from context.errors import ModelContextLengthError, ModelFailedError
+from context.policy import RetryPolicy
+from context.steps import Content, FailAttempt, ModelBroke, ModelVerdict
+
+if TYPE_CHECKING:
+    from storage.run_commits import RunCommits
+
+
+@dataclass(frozen=True)
+class BrokenTry:
+    """The try that broke. `deadline_at` is when the Run's time is used up, in seconds since 1970."""
+
+    operation_id: UUID
+    attempt_no: int
+    request_hash: bytes
+    deadline_at: float | None
+
+
+async def settle_break(commits: "RunCommits", policy: RetryPolicy, tried: BrokenTry, broke: ModelBroke) -> ModelVerdict:
+    """Store the failure; the verdict if it was the last try. Raises the failure that Temporal answers with another."""
+    before = await until_stored(lambda: commits.failures(tried.operation_id))
+    pause = broke.retry_after_s or 0
+    out_of_tries = before.count + 1 >= policy.max_attempts or before.elapsed_s + pause > policy.max_elapsed_s
+    too_late = tried.deadline_at is not None and time.time() + pause > tried.deadline_at
+    final = not broke.retryable or out_of_tries or too_late
+    verdict = _failure(broke) if final else None
+    failed = FailAttempt(
+        operation_id=tried.operation_id,
+        attempt_no=tried.attempt_no,
+        request_hash=tried.request_hash,
+        code=ModelFailedError.code,
+        reason=broke.reason,
+        status=broke.status,
+        verdict=verdict,
+        fragment=Content(broke.fragment) if broke.fragment else None,
+    )
+    await until_stored(lambda: commits.fail_attempt(failed))
+    if verdict is None:
+        raise try_again(broke, before.count)
+    return verdict
+
+
+def _failure(broke: ModelBroke) -> ModelVerdict:
+    """The end of a model call that can't be made: the provider's own overflow has its own code (SPEC B7, L2)."""
+    if broke.reason == "context_length":
+        overflow = ModelContextLengthError
+        return ModelVerdict(kind="failed", end_reason=overflow.end_reason, code=overflow.code, status=broke.status)
+    return ModelVerdict(kind="failed", end_reason=broke.reason, code=ModelFailedError.code, status=broke.status)

@@ -1,0 +1,87 @@
+"""Answers that prove what a model saw: explanations, comparisons, contexts at a revision, the check of a session."""
+
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from api.schemas import Answer
+
+ExplanationName = Literal[
+    "included", "replaced_by_summary", "left_out_by_rule", "left_out_for_budget", "not_yet_arrived", "withheld_by_hook"
+]
+
+
+class ExplanationEntry(Answer):
+    """`explanation` says which of the six it is; the ids and numbers that belong to it are set, the others null."""
+
+    operation_id: UUID
+    piece: str
+    explanation: ExplanationName
+    position: int | None = None
+    transform: str | None = None
+    snapshot_id: UUID | None = None
+    rule: str | None = None
+    limit: int | None = None
+    hook: str | None = None
+
+
+class DiffEntry(Answer):
+    piece: str
+    change: str
+    left: int | None
+    right: int | None
+
+
+class RequestDiff(Answer):
+    """The items of both requests, in the order of the second; the first `common_prefix` items are the same."""
+
+    operation_id: UUID
+    compared_with: UUID
+    common_prefix: int
+    items: list[DiffEntry]
+
+
+class ContextRecord(Answer):
+    context_seq: int
+    record_id: UUID
+    kind: str
+    message: dict[str, Any]
+    created_at: datetime
+
+
+class ContextView(Answer):
+    """Records in order; `next_after` is what to pass as `after` for more, null at the end."""
+
+    context_id: UUID
+    revision: int
+    record_watermark: int
+    items: list[ContextRecord]
+    next_after: int | None
+
+
+class RevisionEntry(Answer):
+    revision: int
+    record_watermark: int
+    mutation_ids: list[UUID]
+    cause: str
+    created_at: datetime
+
+
+class RevisionList(Answer):
+    items: list[RevisionEntry]
+
+
+class VerifiedBreak(Answer):
+    kind: str
+    subject: str
+    place: int | None
+
+
+class SessionCheck(Answer):
+    """`breaks` is empty for a session in which everything is as it was written."""
+
+    session_id: UUID
+    records: int
+    snapshots: int
+    requests: int
+    breaks: list[VerifiedBreak]

@@ -1,0 +1,113 @@
+"""What an episode's summary covers, read with the version of each fact, and what has changed since (SPEC K9, K10)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from context.material import Material
+from context.snapshots import Coverage, Covered, Version, cover, merged
+from context.views import ViewItem
+from storage.database import fetch_all
+from storage.episodes import LockedEpisode
+
+# An input has its place in the Run that shows it; a stored result that no request carried has none.
+MATERIALS = text("""
+    SELECT v.kind, v.source_id, v.run_no, v.revision, v.tokens, v.transform, v.payload_id,
+           coalesce(w.digest, p.digest) AS digest, c.context_id, c.context_seq
+    FROM view_items v JOIN payloads p USING (payload_id)
+         LEFT JOIN context_records c ON c.record_id = CASE WHEN v.kind = 'input' THEN
+           (SELECT k.record_id FROM runs q JOIN role_contexts x ON x.run_id = q.run_id AND x.instance = 'main'
+              JOIN context_records k ON k.context_id = x.context_id AND k.input_id = v.source_id
+            WHERE q.session_id = :session_id AND q.run_no = v.run_no) ELSE v.source_id END
+         LEFT JOIN payloads w ON w.payload_id = c.payload_id
+    WHERE v.view_id = :view_id AND v.pos = ANY(CAST(:covered AS integer[])) AND v.kind <> 'summary' ORDER BY v.pos
+""")
+REVISIONS = text("""
+    SELECT context_id, max(revision) AS revision FROM context_revisions
+    WHERE context_id = ANY(CAST(:contexts AS uuid[]))
+      AND created_at <= (SELECT created_at FROM compaction_episodes WHERE episode_id = :episode_id)
+    GROUP BY context_id
+""")
+CHAIN = """
+    WITH RECURSIVE chain AS (
+      SELECT snapshot_id, previous_id, 0 AS depth, revisions FROM snapshots WHERE snapshot_id = :snapshot_id
+      UNION ALL
+      SELECT s.snapshot_id, s.previous_id, c.depth + 1, s.revisions
+      FROM snapshots s JOIN chain c ON s.snapshot_id = c.previous_id
+    )
+"""
+PIECES = text(f"""{CHAIN}
+    SELECT p.piece, p.digest, p.run_no, p.context_id, p.context_seq
+    FROM chain JOIN snapshot_pieces p USING (snapshot_id) ORDER BY chain.depth DESC, p.ordinal
+""")
+OWN_REVISIONS = text("SELECT revisions FROM snapshots WHERE snapshot_id = :snapshot_id")
+# A mutation names no record yet that it would leave alone, so it touches all of its context.
+CHANGED = text("""
+    SELECT DISTINCT r.context_id FROM context_revisions r
+      JOIN unnest(CAST(:contexts AS uuid[]), CAST(:revisions AS bigint[])) AS seen(context_id, revision)
+        ON seen.context_id = r.context_id
+    WHERE r.revision > seen.revision AND r.mutation_ids <> '{}'
+""")
+
+
+@dataclass(frozen=True)
+class CoveredSources:
+    """The coverage of the new summary: what it adds, and all of it with the snapshot that was folded in."""
+
+    added: Coverage
+    whole: Coverage
+    previous_id: UUID | None
+
+
+async def covered_sources(
+    connection: AsyncConnection, episode: LockedEpisode, items: Sequence[ViewItem]
+) -> CoveredSources:
+    """What the episode's summary stands for; `items` is its source list."""
+    binds = {"session_id": episode.session_id, "view_id": episode.view_id, "covered": episode.covered}
+    rows = await fetch_all(connection, MATERIALS, **binds)
+    materials = [_material(row, episode.run_no) for row in rows]
+    added = cover(materials, await _revisions(connection, episode, {one.context_id for one in materials}))
+    previous = items[episode.folds].source_id if episode.folds is not None else None
+    if previous is None:
+        return CoveredSources(added, added, None)
+    return CoveredSources(added, merged(await coverage_of(connection, previous), added), previous)
+
+
+async def coverage_of(connection: AsyncConnection, snapshot_id: UUID) -> Coverage:
+    """Everything that a published snapshot stands for, with what was folded into it."""
+    rows = await fetch_all(connection, PIECES, snapshot_id=snapshot_id)
+    own = await fetch_all(connection, OWN_REVISIONS, snapshot_id=snapshot_id)
+    revisions: Mapping[str, int] = own[0]["revisions"] if own else {}
+    pieces = tuple(_covered(row) for row in rows)
+    return Coverage(pieces, {UUID(context): revision for context, revision in revisions.items()})
+
+
+async def touched(connection: AsyncConnection, coverage: Coverage) -> frozenset[str]:
+    """The covered pieces that mutations since the covered revisions may have changed."""
+    seen = coverage.revisions
+    binds = {"contexts": list(seen), "revisions": list(seen.values())}
+    changed = {row["context_id"] for row in await fetch_all(connection, CHANGED, **binds)} if seen else set()
+    return frozenset(one.piece for one in coverage.pieces if one.context_id in changed)
+
+
+async def _revisions(
+    connection: AsyncConnection, episode: LockedEpisode, contexts: Iterable[UUID | None]
+) -> dict[UUID, int]:
+    known = [one for one in contexts if one is not None]
+    rows = await fetch_all(connection, REVISIONS, contexts=known, episode_id=episode.episode_id) if known else []
+    return {row["context_id"]: row["revision"] for row in rows} | {episode.context_id: episode.context_revision}
+
+
+def _material(row: Mapping[str, Any], run_no: int) -> Material:
+    beside = ("digest", "context_id", "context_seq")
+    item = ViewItem(**{name: row[name] for name in row if name not in beside})
+    own = run_no if item.run_no is None else item.run_no
+    return Material(item, row["digest"], own, row["context_id"], row["context_seq"])
+
+
+def _covered(row: Mapping[str, Any]) -> Covered:
+    return Covered(row["piece"], Version(row["digest"]), row["run_no"], row["context_id"], row["context_seq"])

@@ -1,0 +1,174 @@
+"""Compaction episodes read and locked: where one stands, who may move it, and the sources it froze (SPEC K5, K7).
+
+Sources are the effective content of the facts behind the list, not what a view had shortened of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from context.compaction import Target
+from context.episodes import EpisodeRef, OpenEpisode, SourceItem
+from context.errors import NotFoundError, SupersededError
+from context.messages import message_from_bytes
+from context.views import ViewItem
+from storage.database import fetch_all, fetch_one
+from storage.store import Store
+
+EPISODE = text("""
+    SELECT episode_id, context_id, status, covered, folds, target, blocks, cursor, failure
+    FROM compaction_episodes WHERE episode_id = :episode_id
+""")
+# An idle Session's episode has no request that waits: its Run has ended, and nobody owns it.
+LOCK = text("""
+    SELECT s.session_id, s.run_head, s.record_head AS session_head, r.run_id, r.run_no, r.status AS run_status,
+           r.execution_no, r.event_head, r.loops, r.stop_requested_at IS NOT NULL AS stopping,
+           c.view_id AS now_view_id, c.view_length AS now_view_length, c.active_snapshot_id, c.revision,
+           e.episode_id, e.context_id, e.operation_id, e.source, e.status, e.view_id, e.view_length, e.covered, e.folds,
+           e.context_revision, e.expected_snapshot_id, e.estimated, e.target, e.blocks, e.cursor, e.plan_id,
+           e.summary_id, e.truncated, e.outcome, e.failure, e.tokens_after
+    FROM compaction_episodes e JOIN role_contexts c USING (context_id) JOIN runs r ON r.run_id = e.run_id
+         JOIN sessions s ON s.session_id = r.session_id
+    WHERE e.episode_id = :episode_id
+    FOR UPDATE OF s, r, c, e
+""")
+SOURCES = text("""
+    SELECT v.pos, v.kind, v.source_id, v.run_no, v.revision, v.tokens, v.transform,
+           coalesce(c.payload_id, v.payload_id) AS payload_id
+    FROM compaction_episodes e JOIN view_items v ON v.view_id = e.view_id
+         LEFT JOIN context_records c ON c.record_id = v.source_id
+           AND v.transform IN ('tool_result_pruned', 'args_truncated')
+    WHERE e.episode_id = :episode_id AND v.pos = ANY(CAST(:positions AS integer[])) ORDER BY v.pos
+""")
+
+
+@dataclass(frozen=True)
+class LockedEpisode:
+    """An episode with its Session, Run and context as they stand under this transaction's locks."""
+
+    session_id: UUID
+    run_head: int
+    session_head: int
+    run_id: UUID
+    run_no: int
+    run_status: str
+    execution_no: int
+    event_head: int
+    loops: int
+    stopping: bool
+    now_view_id: UUID
+    now_view_length: int
+    active_snapshot_id: UUID | None
+    revision: int
+    episode_id: UUID
+    context_id: UUID
+    operation_id: UUID | None
+    source: str
+    status: str
+    view_id: UUID
+    view_length: int
+    covered: list[int]
+    folds: int | None
+    context_revision: int
+    expected_snapshot_id: UUID | None
+    estimated: int
+    target: dict[str, int]
+    blocks: int | None
+    cursor: int
+    plan_id: bytes | None
+    summary_id: bytes | None
+    truncated: bool
+    outcome: str | None
+    failure: dict[str, Any] | None
+    tokens_after: int | None
+
+    @property
+    def runs(self) -> bool:
+        return self.status == "running"
+
+
+async def lock_episode(connection: AsyncConnection, ref: EpisodeRef) -> LockedEpisode:
+    """Lock session, run, context and episode, in this order.
+
+    Raises SupersededError if the Run that waits for it has ended or gone on without it.
+    """
+    row: Any = await fetch_one(connection, LOCK, episode_id=ref.episode_id)
+    if row is None:
+        raise SupersededError
+    found = LockedEpisode(**row)
+    owned = found.run_status == "running" and found.execution_no == ref.execution_no
+    if found.operation_id is not None and not owned:
+        raise SupersededError
+    return found
+
+
+async def open_episode(store: Store, episode_id: UUID) -> OpenEpisode:
+    """An episode as it stands. Raises NotFoundError."""
+    async with store.reading() as connection:
+        row: Any = await fetch_one(connection, EPISODE, episode_id=episode_id)
+    if row is None:
+        raise NotFoundError
+    shaped = {"covered": tuple(row["covered"]), "target": Target(**row["target"])}
+    return OpenEpisode(**(row | shaped))
+
+
+async def sources(store: Store, episode_id: UUID, positions: Sequence[int]) -> tuple[SourceItem, ...]:
+    """Items of the frozen list with their content, in order."""
+    async with store.reading() as connection:
+        return await read_sources(store, connection, episode_id, positions)
+
+
+async def read_sources(
+    store: Store, connection: AsyncConnection, episode_id: UUID, positions: Sequence[int]
+) -> tuple[SourceItem, ...]:
+    """The same inside a transaction."""
+    rows: Any = await fetch_all(connection, SOURCES, episode_id=episode_id, positions=list(positions))
+    contents = await store.payloads.read(connection, [row["payload_id"] for row in rows])
+    return tuple(
+        SourceItem(
+            row["pos"],
+            ViewItem(**{name: row[name] for name in row if name != "pos"}),
+            message_from_bytes(contents[row["payload_id"]]),
+        )
+        for row in rows
+    )
+
+
+FOLDED = text("""
+    SELECT s.text_id FROM compaction_episodes e JOIN view_items v ON v.view_id = e.view_id AND v.pos = e.folds
+      JOIN snapshots s ON s.snapshot_id = v.source_id
+    WHERE e.episode_id = :episode_id
+""")
+PLANNED = text("SELECT plan_id, summary_id, status, cursor FROM compaction_episodes WHERE episode_id = :episode_id")
+
+
+async def folded_text(store: Store, episode_id: UUID) -> str | None:
+    """The earlier summary that goes into the new one, as it came; None if there is none."""
+    async with store.reading() as connection:
+        row = await fetch_one(connection, FOLDED, episode_id=episode_id)
+        return (await store.payloads.read_one(connection, row["text_id"])).decode() if row else None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The plan of an episode and the summary so far, as stored; both None before they are."""
+
+    plan: bytes | None
+    summary: str | None
+    cursor: int
+
+
+async def progress(store: Store, episode_id: UUID) -> Progress:
+    """How far an episode has come. Raises NotFoundError."""
+    async with store.reading() as connection:
+        row: Any = await fetch_one(connection, PLANNED, episode_id=episode_id)
+        if row is None:
+            raise NotFoundError
+        ids = [one for one in (row["plan_id"], row["summary_id"]) if one is not None]
+        contents = await store.payloads.read(connection, ids)
+    summary = contents[row["summary_id"]].decode() if row["summary_id"] else None
+    return Progress(contents.get(row["plan_id"]), summary, row["cursor"])

@@ -1,0 +1,73 @@
+"""What freezing a request writes: the permit for the first try, the manifest, the event, the Run's place (SPEC A8)."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from context.steps import PreparedRequest, RequestTerms
+from storage.event_log import EventLog
+from storage.tables import attempts, manifests
+from storage.writes import WriteSet
+
+MOVE_RUN = """
+    UPDATE runs SET phase = :phase, loops = :loop, input_cutoff = :cutoff, event_head = :event_head,
+           answer_record_id = NULL
+    WHERE run_id = :run_id
+"""  # what was said before one more loop is no longer the answer
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A request that is frozen, or refused: its Operation, its numbers, and what its manifest says beside them.
+
+    `has_tools`: schemas or results are in it, whose wire form no provider says how it counts (SPEC B4).
+    """
+
+    run_id: UUID
+    operation_id: UUID
+    loop: int
+    prepared: PreparedRequest
+    transforms: Sequence[str]
+    notes: Sequence[str] = ()
+    has_tools: bool = False
+    broken: str | None = None  # the validation that failed, if it is another one than the size
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """State and tries of the Operation."""
+        return {"state": "failed", "attempts": 0} if self.prepared.refused else {"state": "calling", "attempts": 1}
+
+    @property
+    def validation(self) -> str:
+        return self.broken or ("budget_exceeded" if self.prepared.refused else "passed")
+
+
+def write_frozen(writes: WriteSet, events: EventLog, frozen: Frozen, terms: RequestTerms) -> None:
+    """Put it all into the commit's writes; the Operation's own row is up to the caller."""
+    prepared = frozen.prepared
+    if not prepared.refused:  # the permit for the first try; each further one is a commit of its own
+        writes.insert(attempts, [{"operation_id": frozen.operation_id, "attempt_no": 1, "state": "calling"}])
+    writes.insert(manifests, [_manifest(frozen, terms)])
+    numbers = prepared.model_dump(include={"cutoff", "estimated", "input_limit", "supplements"})
+    events.add("context_build", loop=frozen.loop, operation_id=frozen.operation_id, **numbers)
+    move_run(writes, frozen.run_id, phase="calling_model", loop=frozen.loop, cutoff=prepared.cutoff)
+
+
+def move_run(writes: WriteSet, run_id: UUID, *, phase: str, loop: int, cutoff: int) -> None:
+    """The Run's place, with the head of its events."""
+    writes.sql(MOVE_RUN, phase=phase, loop=loop, cutoff=cutoff, run_id=run_id)
+
+
+def _manifest(frozen: Frozen, terms: RequestTerms) -> dict[str, Any]:
+    return {
+        "operation_id": frozen.operation_id,
+        "estimated_input_tokens": frozen.prepared.estimated,
+        "input_limit": frozen.prepared.input_limit,
+        "counting_method": terms.counter.estimator_id,
+        "exact": terms.counter.exact and not frozen.has_tools,
+        "transforms": json.dumps(frozen.transforms),
+        "validation": frozen.validation,
+        "notes": json.dumps(frozen.notes),
+    }

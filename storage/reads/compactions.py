@@ -1,0 +1,129 @@
+"""The compactions of a Run: what went into each, how far it came, and what became of it (SPEC K13). No content."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+
+from context.ids import block_operation_id
+from storage.database import fetch_all
+from storage.reads.owned import check_run
+from storage.reads.pages import Page, clamped, decode_cursor, invalid_cursor, page_of
+from storage.store import Store
+
+
+@dataclass(frozen=True)
+class CompactionRow:
+    """One episode. Sizes are those of the whole request by one estimator; `cost` is None if a price is unknown.
+
+    `ranges` and `pieces` are of all that its snapshot stands for, with what was folded in.
+    """
+
+    episode_id: UUID
+    run_id: UUID
+    operation_id: UUID | None
+    source: str
+    causes: list[str]
+    status: str
+    outcome: str | None
+    failure: Mapping[str, Any] | None
+    blocks: int | None
+    cursor: int
+    tokens_before: int
+    tokens_after: int | None
+    ratio: Decimal | None
+    target: int
+    reaches_target: bool | None
+    under_trigger: bool | None
+    truncated: bool
+    calls: int
+    input_tokens: int | None
+    output_tokens: int | None
+    cost: Decimal | None
+    snapshot_id: UUID | None
+    previous_snapshot_id: UUID | None
+    summary_tokens: int | None
+    pieces: int | None
+    ranges: list[Mapping[str, Any]]
+    replaced_inputs: list[UUID]
+    created_at: datetime
+    ended_at: datetime | None
+
+
+PAGE = text("""
+    SELECT e.episode_id, e.run_id, e.operation_id, e.source, e.causes, e.status, e.outcome, e.failure, e.blocks,
+           e.cursor, e.estimated AS tokens_before, e.tokens_after, (e.target ->> 'summary')::int AS target,
+           e.reaches_target, e.under_trigger, e.truncated, s.snapshot_id, s.previous_id AS previous_snapshot_id,
+           s.tokens AS summary_tokens, s.pieces, coalesce(s.ranges, '[]') AS ranges, e.created_at, e.ended_at
+    FROM compaction_episodes e JOIN sessions o USING (session_id) LEFT JOIN snapshots s USING (episode_id)
+    WHERE o.owner_id = :owner_id AND e.run_id = :run_id AND (e.created_at, e.episode_id) > (:at, :after_id)
+    ORDER BY e.created_at, e.episode_id LIMIT :limit
+""")
+CALLS = text("""
+    SELECT operation_id, count(*)::int AS calls, sum((usage ->> 'input_tokens')::bigint)::bigint AS input_tokens,
+           sum((usage ->> 'output_tokens')::bigint)::bigint AS output_tokens, sum(cost) AS cost,
+           bool_or(state = 'succeeded' AND cost IS NULL) AS unknown_cost
+    FROM attempts WHERE operation_id = ANY(:ids) GROUP BY operation_id
+""")
+INPUTS = text("""
+    SELECT snapshot_id, array_agg(substr(piece, 7)::uuid ORDER BY ordinal) AS inputs FROM snapshot_pieces
+    WHERE snapshot_id = ANY(:ids) AND piece LIKE 'input/%' GROUP BY snapshot_id
+""")
+START = "0001-01-01T00:00:00+00:00 00000000-0000-0000-0000-000000000000"
+
+
+async def compactions(
+    store: Store, run_id: UUID, owner_id: UUID, *, limit: int = 50, cursor: str | None = None
+) -> Page[CompactionRow]:
+    """The compactions of a Run in the order they began. Raises NotFoundError."""
+    limit, (at, after_id) = clamped(limit), _place(cursor)
+    async with store.reading() as connection:
+        binds = {"run_id": run_id, "owner_id": owner_id, "at": at, "after_id": after_id, "limit": limit + 1}
+        rows = await fetch_all(connection, PAGE, **binds)
+        if not rows:
+            await check_run(connection, run_id, owner_id)
+        page = page_of(rows, limit, lambda row: f"{row['created_at'].isoformat()} {row['episode_id']}")
+        blocks = {row["episode_id"]: _block_ids(row) for row in page.items}
+        ids = [one for of_episode in blocks.values() for one in of_episode]
+        calls = {row["operation_id"]: row for row in await fetch_all(connection, CALLS, ids=ids)}
+        snapshots = [row["snapshot_id"] for row in page.items if row["snapshot_id"]]
+        inputs = {row["snapshot_id"]: row["inputs"] for row in await fetch_all(connection, INPUTS, ids=snapshots)}
+    made = {episode: [calls[one] for one in ids if one in calls] for episode, ids in blocks.items()}
+    return Page([_row(row, made[row["episode_id"]], inputs) for row in page.items], page.next)
+
+
+def _place(cursor: str | None) -> tuple[datetime, UUID]:
+    try:
+        at, after_id = (START if cursor is None else decode_cursor(cursor)).split(" ")
+        return datetime.fromisoformat(at), UUID(after_id)
+    except ValueError:
+        raise invalid_cursor() from None
+
+
+def _block_ids(row: Mapping[str, Any]) -> list[UUID]:
+    """Operations of an episode have derived ids: those of finished blocks, and of the one it came to."""
+    return [block_operation_id(row["episode_id"], block) for block in range(row["cursor"] + 1)]
+
+
+def _row(row: Mapping[str, Any], calls: list[Mapping[str, Any]], inputs: Mapping[UUID, list[UUID]]) -> CompactionRow:
+    after = row["tokens_after"]
+    ratio = (Decimal(after) / row["tokens_before"]).quantize(Decimal("0.0001")) if after is not None else None
+    unknown = not calls or any(call["unknown_cost"] for call in calls)
+    return CompactionRow(
+        **row,
+        ratio=ratio,
+        calls=sum(call["calls"] for call in calls),
+        input_tokens=_total(calls, "input_tokens"),
+        output_tokens=_total(calls, "output_tokens"),
+        cost=None if unknown else sum((call["cost"] or Decimal(0) for call in calls), Decimal(0)),
+        replaced_inputs=inputs.get(row["snapshot_id"], []),
+    )
+
+
+def _total(calls: list[Mapping[str, Any]], name: str) -> int | None:
+    known = [call[name] for call in calls if call[name] is not None]
+    return sum(known) if known else None

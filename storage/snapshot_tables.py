@@ -1,0 +1,103 @@
+"""The tables of compaction: episodes with their plan and cursor, published summaries, and what exactly each covers.
+
+An episode is a head that moves by compare-and-set (`cursor`, `status`); snapshots and their pieces are facts. They
+belong to the same schema as `storage.tables`, whose locks come first: session, run, context, operation, episode.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    func,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+
+from storage.tables import metadata
+
+compaction_episodes = Table(
+    "compaction_episodes",
+    metadata,
+    Column("episode_id", Uuid, primary_key=True),  # derived from the operation: at most one each (SPEC K1)
+    Column("session_id", Uuid, ForeignKey("sessions.session_id"), nullable=False),
+    Column("run_id", Uuid, ForeignKey("runs.run_id"), nullable=False),
+    Column("context_id", Uuid, ForeignKey("role_contexts.context_id"), nullable=False),
+    Column("operation_id", Uuid),  # the business request that waits for it
+    Column("source", Text, nullable=False),  # auto, manual, overflow
+    Column("causes", ARRAY(Text), nullable=False),
+    # the frozen source list: the first `view_length` items of a view that only grows
+    Column("view_id", Uuid, ForeignKey("request_views.view_id"), nullable=False),
+    Column("view_length", Integer, nullable=False),
+    Column("covered", ARRAY(Integer), nullable=False),  # positions in that list
+    Column("folds", Integer),  # position of the earlier summary that goes into the new one
+    Column("context_revision", BigInteger, nullable=False),
+    Column("expected_snapshot_id", Uuid),  # the active one when it was opened
+    Column("estimated", BigInteger, nullable=False),
+    Column("material", BigInteger, nullable=False),
+    Column("target", JSONB, nullable=False),  # F, H, P, C, D, T of SPEC K2
+    Column("prompt_version", Text, nullable=False),
+    Column("estimator_id", Text, nullable=False),
+    Column("plan_id", LargeBinary, ForeignKey("payloads.payload_id")),  # which part of which record is in which block
+    Column("blocks", Integer),  # None: not planned yet
+    Column("cursor", Integer, nullable=False, server_default="0"),  # finished blocks
+    Column("summary_id", LargeBinary, ForeignKey("payloads.payload_id")),  # the summary so far, as it came
+    Column("truncated", Boolean, nullable=False, server_default=text("false")),
+    Column("status", Text, nullable=False),  # running succeeded failed cancelled
+    Column("outcome", Text),  # activated not_smaller sources_changed another_snapshot
+    Column("failure", JSONB),  # {code, reason, block}
+    Column("tokens_after", BigInteger),
+    Column("reaches_target", Boolean),
+    Column("under_trigger", Boolean),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("ended_at", DateTime(timezone=True)),
+    Index("ix_compaction_episodes_run", "run_id", "created_at"),
+    Index("ix_compaction_episodes_context", "context_id", "created_at"),
+    Index("ix_compaction_episodes_operation", "operation_id"),
+)
+
+snapshots = Table(
+    "snapshots",
+    metadata,
+    Column("snapshot_id", Uuid, primary_key=True),  # derived from the episode
+    Column("episode_id", Uuid, ForeignKey("compaction_episodes.episode_id"), nullable=False, unique=True),
+    Column("session_id", Uuid, ForeignKey("sessions.session_id"), nullable=False, index=True),
+    Column("context_id", Uuid, ForeignKey("role_contexts.context_id"), nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("previous_id", Uuid),  # the snapshot folded into this one, whose pieces it covers too
+    Column("text_id", LargeBinary, ForeignKey("payloads.payload_id"), nullable=False),  # the summary as it came
+    Column("message_id", LargeBinary, ForeignKey("payloads.payload_id"), nullable=False),  # as requests show it
+    Column("tokens", Integer, nullable=False),
+    Column("ranges", JSONB, nullable=False),  # [{context_id, from_seq, through_seq}], with those of the chain before
+    Column("revisions", JSONB, nullable=False),  # {context_id: revision}
+    Column("runs", ARRAY(Integer), nullable=False),
+    Column("pieces", Integer, nullable=False),
+    Column("activated", Boolean, nullable=False),
+    Column("outdated_at", DateTime(timezone=True)),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    UniqueConstraint("context_id", "generation"),
+)
+
+# What a snapshot covers beyond the one folded into it, each piece in the version that was summarised (SPEC K10).
+snapshot_pieces = Table(
+    "snapshot_pieces",
+    metadata,
+    Column("snapshot_id", Uuid, ForeignKey("snapshots.snapshot_id"), primary_key=True),
+    Column("piece", Text, primary_key=True),
+    Column("ordinal", Integer, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("run_no", Integer, nullable=False),
+    Column("context_id", Uuid),
+    Column("context_seq", BigInteger),
+    Index("ix_snapshot_pieces_piece", "piece"),
+)
+
+__all__ = ["compaction_episodes", "metadata", "snapshot_pieces", "snapshots"]

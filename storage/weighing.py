@@ -1,0 +1,154 @@
+"""Whether a request is compacted before it is frozen, from what its list holds and what came before (SPEC K2-K4, K14).
+
+Read only when a trigger may have fired: a step below it costs nothing more. References and numbers, no content.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from context.compaction import (
+    BudgetPolicy,
+    Cause,
+    Compact,
+    CompactionPolicy,
+    CompactionTerms,
+    Due,
+    HeldBack,
+    LastEpisode,
+    Outcome,
+    Refused,
+    Since,
+    Target,
+)
+from context.errors import CompactionFailedError, ModelContextLengthError, WindowExceededError
+from context.steps import PrepareRequest, RequestTerms
+from context.summary_view import Partition, new_material, partition
+from context.views import ViewItem
+from storage.database import fetch_one
+from storage.heads import Heads
+
+POLICY: CompactionPolicy = BudgetPolicy()
+NOTHING = "no_compressible_material"
+
+BEFORE = text("""
+    SELECT c.material_mark, c.active_snapshot_id, s.run_head - s.base_run_no AS user_turns,
+      CASE WHEN :counting THEN
+        (SELECT count(*) FROM context_records a JOIN role_contexts x USING (context_id)
+         WHERE a.session_id = s.session_id AND a.seq > s.base_seq AND a.kind = 'assistant' AND x.instance = 'main')
+      ELSE 0 END AS model_steps,
+      CASE WHEN :counting THEN
+        (SELECT count(*) FROM view_items v JOIN context_records k ON k.record_id = v.source_id
+         WHERE v.view_id = c.view_id AND v.pos < c.view_length AND k.seq > s.base_seq)
+      ELSE 0 END AS messages,
+      EXISTS (SELECT 1 FROM compaction_episodes e JOIN operations o USING (operation_id)
+              WHERE o.run_id = c.run_id AND o.loop_no = :loop) AS had_episode
+    FROM role_contexts c JOIN sessions s USING (session_id) WHERE c.context_id = :context_id
+""")
+LAST = text("""
+    SELECT e.status, e.outcome, (e.target ->> 'summary')::int AS summary_tokens,
+           coalesce(e.under_trigger, false) AS under_trigger,
+           extract(epoch FROM now() - e.ended_at)::float AS seconds_since,
+           (SELECT count(*)::int FROM compaction_episodes f WHERE f.run_id = e.run_id AND f.status = 'failed'
+              AND f.created_at > coalesce((SELECT max(g.created_at) FROM compaction_episodes g
+                                           WHERE g.run_id = e.run_id AND g.status = 'succeeded'), '-infinity')
+           ) AS failures
+    FROM compaction_episodes e WHERE e.context_id = :context_id AND e.status IN ('succeeded', 'failed')
+    ORDER BY e.created_at DESC LIMIT 1
+""")
+
+
+@dataclass(frozen=True)
+class Opening:
+    """A compaction that is to be opened: why, what goes, and how long the summary may be."""
+
+    causes: tuple[Cause, ...]
+    source: Literal["auto", "manual", "overflow"]
+    parts: Partition
+    target: Target
+    expected_snapshot_id: UUID | None
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """What was decided: an opening, or a request that goes on with `note`, or one that is `refused` with that code."""
+
+    opening: Opening | None = None
+    note: str | None = None
+    refused: str | None = None
+
+
+def may_be_due(estimated: int, terms: CompactionTerms, asked: str | None) -> bool:
+    """Whether it is worth looking: nothing is read for a request that no trigger can concern."""
+    return estimated >= terms.budget.trigger or asked is not None or counts(terms)
+
+
+def counts(terms: CompactionTerms) -> bool:
+    """Whether one of the counting triggers is set (SPEC B2)."""
+    return any(limit is not None for limit in (terms.user_turns, terms.model_steps, terms.messages))
+
+
+async def weigh(
+    connection: AsyncConnection,
+    request: PrepareRequest,
+    terms: RequestTerms,
+    heads: Heads,
+    items: Sequence[ViewItem],
+    *,
+    estimated: int,
+    beside: int,
+) -> Weighed:
+    """Decide for the request that `items` would make; `beside` are its tokens that are no items."""
+    rules = terms.compaction
+    before: Any = await fetch_one(
+        connection, BEFORE, context_id=heads.context_id, counting=counts(rules), loop=request.loop
+    )
+    since = Since(before["user_turns"], before["model_steps"], before["messages"])
+    last = await _last(connection, heads, items[before["material_mark"] :])
+    had_episode = request.asked == "overflow" and before["had_episode"]
+    considered = POLICY.consider(estimated, since, last, rules, had_episode=had_episode, asked=request.asked)
+    if isinstance(considered, HeldBack):
+        return _held_back(considered, request, estimated=estimated, rules=rules)
+    if not isinstance(considered, Due):
+        return Weighed()
+    parts = partition(items, rules, beside=beside, frame=terms.frame)
+    decided = POLICY.decide(estimated, fixed=parts.fixed, material=parts.material, terms=rules)
+    if isinstance(decided, Compact):
+        source = request.asked or "auto"
+        return Weighed(Opening(considered.causes, source, parts, decided.target, before["active_snapshot_id"]))
+    if request.asked == "overflow":
+        return Weighed(refused=ModelContextLengthError.code)
+    return Weighed(refused=decided.code) if isinstance(decided, Refused) else Weighed(note=NOTHING)
+
+
+async def _last(connection: AsyncConnection, heads: Heads, newer: Sequence[ViewItem]) -> LastEpisode | None:
+    row: Any = await fetch_one(connection, LAST, context_id=heads.context_id)
+    if row is None:
+        return None
+    return LastEpisode(
+        outcome=_outcome(row["status"], row["outcome"]),
+        under_trigger=row["under_trigger"],
+        summary_tokens=row["summary_tokens"],
+        new_material=new_material(newer),
+        failures=row["failures"],
+        seconds_since=row["seconds_since"] or 0,
+    )
+
+
+def _outcome(status: str, outcome: str | None) -> Outcome:
+    if status == "failed":
+        return "failed"
+    return "activated" if outcome == "activated" else "not_activated"
+
+
+def _held_back(held: HeldBack, request: PrepareRequest, *, estimated: int, rules: CompactionTerms) -> Weighed:
+    if request.asked == "overflow":
+        return Weighed(refused=ModelContextLengthError.code)
+    if estimated <= rules.budget.input_limit:
+        return Weighed(note=f"compaction_held_back:{held.reason}")
+    failed = held.reason == "failed_before"
+    return Weighed(refused=CompactionFailedError.code if failed else WindowExceededError.code)
