@@ -76,7 +76,7 @@ async def test_a_run_that_outgrows_its_window_is_compacted_and_goes_on(world: Ru
 
 def flat(event: Json) -> Json:
     """The event with its body beside its type."""
-    return event | event.get("body", {})
+    return {**event, **event.get("body", {})}
 
 
 async def test_every_request_of_a_compacted_run_is_rebuilt_byte_for_byte(world: RunWorld) -> None:

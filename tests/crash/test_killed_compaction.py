@@ -12,9 +12,9 @@ from tests.support import replies
 from tests.support.child_worker import WorkerNursery, WorkerPlace
 from tests.support.faults import Fault
 from tests.support.model_server import RecordedRequest
-from tests.support.run_world import RunWorld
+from tests.support.run_world import Json, RunWorld
 
-SMALL = {"model": {"context_window": 7_000, "max_output_tokens": 600}}
+SMALL: Json = {"model": {"context_window": 7_000, "max_output_tokens": 600}}
 LONG = "Keep this in mind: " + "word " * 260
 PART = re.compile(r"PART-(\d+)")
 BLOCKS = 2
