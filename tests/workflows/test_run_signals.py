@@ -139,10 +139,11 @@ async def test_nothing_is_lost_over_many_continuations(short_histories: str, tas
         assert (await closing(latest))[0] == WorkflowExecutionStatus.COMPLETED
     executions = [found async for found in stage.client.list_workflows(f'WorkflowId = "{handle.id}"')]
     assert len(executions) > 2
-    assert run.asked.count("open_run") == 1
+    # A workflow task that took too long is given again, and its local activities with it.
+    assert "open_run" not in run.asked[run.asked.index("call_model") :]
     assert run.asked.count("call_model") == loops + 1
-    batches = [request["batch_id"] for request in run.prepared[1:]]
-    assert batches == [request["operation_id"] for request in run.prepared[:-1]]
+    prepared = list({request["operation_id"]: request for request in run.prepared}.values())
+    assert [request["batch_id"] for request in prepared[1:]] == [request["operation_id"] for request in prepared[:-1]]
 
 
 async def test_a_stop_after_a_continuation_is_a_stop(short_histories: str, task_queue: str) -> None:
