@@ -7,7 +7,7 @@ process is told. Keeping the processes alive is the supervisor's work; printing 
 import asyncio
 import importlib
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -99,14 +99,13 @@ class DevStack:
             "pids": self.pids,
         }
 
-    async def start(self) -> None:
-        """Bring everything up; returns when the API is ready and the worker polls.
+    async def start(self, loading: Awaitable[object]) -> None:
+        """Bring everything up; returns when the API is ready and the worker polls. `loading` imports the storage.
 
         Raises:
             StackError: something does not start.
         """
-        # Importing the storage takes about as long as the servers need to start, so both happen at once.
-        await together(asyncio.to_thread(importlib.import_module, "storage.migrate"), *self._server_starts())
+        await together(loading, *self._server_starts())
         await self._prepare_database()
         client = await self._temporal_client()
         await together(self._supervisor.start(self._worker(client)), self._supervisor.start(self._api()))
@@ -228,16 +227,18 @@ async def running_stack(
     with locked(options.data_dir):
         (options.data_dir / DESCRIPTION_FILE).unlink(missing_ok=True)
         secrets = load_or_make(options.data_dir, overrides=overrides)
+        # Importing the storage takes about as long as the servers need to start, so both happen at once.
+        loading = asyncio.create_task(asyncio.to_thread(importlib.import_module, "storage.migrate"))
         servers = await _choose_servers(options, overrides, secrets)
         stack = DevStack(options, overrides, secrets, servers, on_note=on_note)
         try:
-            await stack.start()
+            await stack.start(loading)
             yield stack
         finally:
             await stack.stop()
 
 
-async def together(*steps: Coroutine[Any, Any, Any]) -> None:
+async def together(*steps: Awaitable[object]) -> None:
     """Await all steps at once; the first error ends the others and is raised as itself."""
     tasks = [asyncio.ensure_future(step) for step in steps]
     try:
