@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _LONGEST_QUESTION = 4_000
+_NOTE = "[AgentLoom]"  # how what the platform says in a user's place begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Conversation:
 
     system: str
     question: str
-    """The user's texts since the last final answer; long blocks, such as histories, are left out if others remain."""
+    """The user's texts since the last final answer, without the platform's notes and, if others remain, long ones."""
     tools: tuple[Offered, ...]
     made: tuple[Made, ...]
     material: str
@@ -78,6 +79,7 @@ def _turn_start(messages: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _question(texts: list[str]) -> str:
+    texts = [text for text in texts if not text.startswith(_NOTE)] or texts
     short = [text for text in texts if len(text) <= _LONGEST_QUESTION]
     return "\n".join(short or [text[-_LONGEST_QUESTION:] for text in texts[-1:]])
 

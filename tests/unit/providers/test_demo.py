@@ -220,6 +220,13 @@ def test_earlier_turns_do_not_count_as_steps_of_this_one() -> None:
     assert names == ["list_files", "search_files"]
 
 
+def test_what_the_platform_says_between_two_questions_is_no_question() -> None:
+    """SPEC S2, P1: the mark that an earlier question has ended stands in a user's place."""
+    mark = {"role": "user", "content": "[AgentLoom] Question 1 has ended: answered"}
+    asked = step_for([mark, {"role": "user", "content": "crashes?"}], TOOLS)
+    assert dict(asked)["search_files"] == {"words": "crashes"}
+
+
 @pytest.mark.parametrize(
     ("tool", "question", "arguments"),
     [
