@@ -1,0 +1,135 @@
+"""Random conversations of several people with one model, and what must hold of every request that came of them.
+
+A session's questions are asked one after the other, so that each request carries a history of random Runs; some of
+them end badly on purpose. Nothing here knows how requests are built: it compares the socket with what the API shows.
+"""
+
+import asyncio
+import hashlib
+import random
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from tests.support import replies
+from tests.support.model_server import RecordedRequest
+from tests.support.random_replies import random_replies
+from tests.support.replies import Reply
+from tests.support.run_world import Json, RunWorld, python_tool
+
+TOOLS = ["say", "say_again", "nothing", "fail", "half"]
+_SESSION = re.compile(rb"<(session-\d+)>")
+
+
+@dataclass
+class Scripts:
+    """The model of all sessions: each has a script of its own, found by the mark in its first question."""
+
+    waiting: dict[str, list[Reply]] = field(default_factory=lambda: defaultdict(list))
+    late: int = 0
+    """Answers beyond a script, to supplements that came during its last answer."""
+
+    def __call__(self, request: RecordedRequest) -> Reply | str:
+        found = _SESSION.search(request.body)
+        assert found, "a request without the first question of its session"
+        script = self.waiting[found[1].decode()]
+        if script:
+            return script.pop(0)
+        self.late += 1
+        return "to what came late"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The script of a Run and the end that it must lead to."""
+
+    script: list[Reply]
+    end: tuple[str, str]
+
+
+def planned(seed: int) -> Planned:
+    """A random Run; one in five ends with a refused key, a withheld answer or a cut one, and is history then."""
+    rng = random.Random(seed)
+    script = random_replies(seed, tools=TOOLS)
+    if rng.random() < 0.2:
+        call = ("say", '{"text": "cut of', "same")
+        script.insert(0, replies.calls(call, call, reasoning="long", finish_reason="length"))
+    bad = rng.choice([None] * 12 + ["model_auth", "content_filtered", "output_cut"])
+    if bad == "model_auth":
+        script[-1] = replies.error(401)
+    elif bad:
+        reason = "length" if bad == "output_cut" else "content_filter"
+        script[-1] = replies.text("half an answer", reasoning="thought", finish_reason=reason)
+    return Planned(script, ("failed", bad) if bad else ("succeeded", "answered"))
+
+
+@dataclass
+class Conversation:
+    """Somebody who asks question after question in one session and adds to them while they are answered."""
+
+    world: RunWorld
+    scripts: Scripts
+    number: int
+    runs: list[Json] = field(default_factory=list)
+    added: int = 0
+
+    async def hold(self, questions: int) -> None:
+        """Ask them all; each Run must end as its script says."""
+        session = await self.world.open_session()
+        for place in range(questions):
+            seed = self.number * 100 + place
+            plan = planned(seed)
+            self.scripts.waiting[f"session-{self.number}"] = list(plan.script)
+            run_id = await self.world.start(f"<session-{self.number}> question {place}", session)
+            await self._add(random.Random(seed), session)
+            run = await self.world.ended(run_id, within_s=60)
+            assert (run["status"], run["end_reason"]) == plan.end, f"seed {seed}: {run}"
+            self.runs.append(run)
+
+    async def _add(self, chance: random.Random, session: str) -> None:
+        """Up to three supplements, at once or a moment later; the Run may have ended before they come."""
+        for number in range(chance.choice([0, 0, 1, 2, 3])):
+            await asyncio.sleep(chance.choice([0, 0, 0.05, 0.2]))
+            body = {"text": f"supplement {number}", "mode": "supplement"}
+            answer = await self.world.http.post(f"/sessions/{session}/inputs", json=body)
+            assert answer.status_code == 202 or answer.json()["code"] == "RUN_NOT_ACTIVE", answer.text
+            self.added += answer.status_code == 202
+
+
+async def converse(world: RunWorld, *, sessions: int, questions: int, at_once: int, look_at: float) -> Counter[str]:
+    """Hold that many conversations and compare a share `look_at` of the model calls; what happened, counted."""
+    scripts, places = Scripts(), asyncio.Semaphore(at_once)
+    world.model.add(*[scripts] * (sessions * questions * 20))
+    held = [Conversation(world, scripts, number) for number in range(sessions)]
+
+    async def one(conversation: Conversation) -> Counter[str]:
+        async with places:
+            await conversation.hold(questions)
+            return await _compared(conversation, look_at)
+
+    happened = sum(await asyncio.gather(*(one(conversation) for conversation in held)), Counter[str]())
+    assert world.model.refusals == []
+    assert happened["calls"] == len(world.model.requests), "a request without its operation"
+    return happened + Counter({"late": scripts.late})
+
+
+async def _compared(conversation: Conversation, look_at: float) -> Counter[str]:
+    """SPEC A9: what the API rebuilds of a model call are the bytes that came over the socket."""
+    world, happened = conversation.world, Counter(supplements=conversation.added)
+    mark, chance = f"<session-{conversation.number}>".encode(), random.Random(conversation.number)
+    own = {hashlib.sha256(sent.body).hexdigest() for sent in world.model.requests if mark in sent.body}
+    for run in conversation.runs:
+        happened += Counter({"runs": 1, run["end_reason"]: 1})
+        calls = [one for one in await world.operations(run["run_id"]) if one["purpose"] == "business"]
+        happened["calls"] += len(calls)
+        for call in [one for one in calls if chance.random() < look_at]:
+            rebuilt = await world.get(f"/operations/{call['operation_id']}/request")
+            assert rebuilt["sha256"] in own, f"{mark!r}: a request rebuilt is none that was sent"
+            happened["compared"] += 1
+    return happened
+
+
+async def publish_speaker(world: RunWorld, model: Json) -> None:
+    """The agent of all conversations, with quick and slow, harmless and repeatable, silent and failing tools."""
+    again = python_tool("say", "idempotent") | {"name": "say_again"}
+    await world.publish(tools=["say", again, "nothing", "fail", "half"], model=model)
