@@ -81,12 +81,12 @@ async def test_a_question_larger_than_the_window_is_refused_with_numbers(world: 
     assert manifest["estimated_input_tokens"] > manifest["input_limit"] == 4096 - 512 - 256
 
 
-async def test_a_history_larger_than_the_window_has_its_own_code(world: RunWorld) -> None:
-    """SPEC E, B1: what is protected fits, the rest does not; output reserve and safety margin count."""
+async def test_a_result_that_no_summary_can_make_fit_ends_the_run(world: RunWorld) -> None:
+    """SPEC K2, K3: a result the model has not answered yet can't be summarised; over B there is nothing else to do."""
     await world.publish(tools=["repeat"], model={"context_window": 4096, "max_output_tokens": 512})
     world.model.add(replies.calls(("repeat", {"text": "0123456789", "times": 400})))
     run = await world.ask("short")
-    assert (run["status"], run["error"]["code"]) == ("failed", "CONTEXT_WINDOW_EXCEEDED")
+    assert (run["status"], run["error"]["code"]) == ("failed", "CONTEXT_PROTECTED_INPUT_TOO_LARGE")
     assert len(world.model.requests) == 1
 
 

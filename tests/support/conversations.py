@@ -6,6 +6,7 @@ them end badly on purpose. Nothing here knows how requests are built: it compare
 
 import asyncio
 import hashlib
+import logging
 import random
 import re
 from collections import Counter, defaultdict
@@ -17,7 +18,7 @@ from tests.support.random_replies import random_replies
 from tests.support.replies import Reply
 from tests.support.run_world import Json, RunWorld, python_tool
 
-TOOLS = ["say", "say_again", "nothing", "fail", "half"]
+TOOLS = ["moody", "moody_again"]
 _SESSION = re.compile(rb"<(session-\d+)>")
 
 
@@ -52,7 +53,7 @@ def planned(seed: int) -> Planned:
     rng = random.Random(seed)
     script = random_replies(seed, tools=TOOLS)
     if rng.random() < 0.2:
-        call = ("say", '{"text": "cut of', "same")
+        call = ("moody", '{"text": "cut of', "same")
         script.insert(0, replies.calls(call, call, reasoning="long", finish_reason="length"))
     bad = rng.choice([None] * 12 + ["model_auth", "content_filtered", "output_cut"])
     if bad == "model_auth":
@@ -110,7 +111,9 @@ async def converse(world: RunWorld, *, sessions: int, questions: int, at_once: i
     happened = sum(await asyncio.gather(*(one(conversation) for conversation in held)), Counter[str]())
     assert world.model.refusals == []
     assert happened["calls"] == len(world.model.requests), "a request without its operation"
-    return happened + Counter({"late": scripts.late})
+    happened["late"] = scripts.late
+    logging.getLogger(__name__).info("%s", dict(happened))
+    return happened
 
 
 async def _compared(conversation: Conversation, look_at: float) -> Counter[str]:
@@ -130,6 +133,6 @@ async def _compared(conversation: Conversation, look_at: float) -> Counter[str]:
 
 
 async def publish_speaker(world: RunWorld, model: Json) -> None:
-    """The agent of all conversations, with quick and slow, harmless and repeatable, silent and failing tools."""
-    again = python_tool("say", "idempotent") | {"name": "say_again"}
-    await world.publish(tools=["say", again, "nothing", "fail", "half"], model=model)
+    """The agent of all conversations: a tool that does what tools do, once harmless, once with a commit per try."""
+    again = python_tool("moody", "idempotent") | {"name": "moody_again"}
+    await world.publish(tools=["moody", again], model=model)

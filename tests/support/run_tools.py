@@ -29,9 +29,11 @@ def echo(text: str) -> str:
     return text
 
 
-def say(n: int = 0, text: str = "") -> str | None:
-    """Say a text, or give nothing back at all."""
-    return text if n else None
+def moody(n: int = 0, text: str = "") -> str | None:
+    """Give nothing back, fail, give half of a surrogate pair, or say the text."""
+    if n == 1:
+        raise ValueError(text)
+    return {0: None, 2: "temp \udcb0"}.get(n, text)
 
 
 def look(key: str, trace: str) -> str:
