@@ -19,6 +19,8 @@ from tests.support.replies import Reply
 from tests.support.run_world import Json, RunWorld, python_tool
 
 TOOLS = ["moody", "moody_again"]
+LATE_INPUT = ("carry", "continue")
+"""What an agent does with what comes during its last answer; also its name."""
 _SESSION = re.compile(rb"<(session-\d+)>")
 
 
@@ -27,13 +29,18 @@ class Scripts:
     """The model of all sessions: each has a script of its own, found by the mark in its first question."""
 
     waiting: dict[str, list[Reply]] = field(default_factory=lambda: defaultdict(list))
+    last_asked: dict[str, asyncio.Event] = field(default_factory=lambda: defaultdict(asyncio.Event))
+    """Set when the last answer of a session's script is asked for."""
     late: int = 0
     """Answers beyond a script, to supplements that came during its last answer."""
 
     def __call__(self, request: RecordedRequest) -> Reply | str:
         found = _SESSION.search(request.body)
         assert found, "a request without the first question of its session"
-        script = self.waiting[found[1].decode()]
+        session = found[1].decode()
+        script = self.waiting[session]
+        if len(script) == 1:
+            self.last_asked[session].set()
         if script:
             return script.pop(0)
         self.late += 1
@@ -61,6 +68,7 @@ def planned(seed: int) -> Planned:
     elif bad:
         reason = "length" if bad == "output_cut" else "content_filter"
         script[-1] = replies.text("half an answer", reasoning="thought", finish_reason=reason)
+    script[-1] = script[-1].but(delay_s=rng.choice([0, 0, 0.2, 0.4]))
     return Planned(script, ("failed", bad) if bad else ("succeeded", "answered"))
 
 
@@ -74,34 +82,48 @@ class Conversation:
     runs: list[Json] = field(default_factory=list)
     added: int = 0
 
+    @property
+    def name(self) -> str:
+        return f"session-{self.number}"
+
     async def hold(self, questions: int) -> None:
         """Ask them all; each Run must end as its script says."""
-        session = await self.world.open_session()
+        session = await self.world.open_session(LATE_INPUT[self.number % len(LATE_INPUT)])
         for place in range(questions):
             seed = self.number * 100 + place
             plan = planned(seed)
-            self.scripts.waiting[f"session-{self.number}"] = list(plan.script)
-            run_id = await self.world.start(f"<session-{self.number}> question {place}", session)
+            self.scripts.waiting[self.name] = list(plan.script)
+            self.scripts.last_asked.pop(self.name, None)
+            run_id = await self.world.start(f"<{self.name}> question {place}", session)
             await self._add(random.Random(seed), session)
             run = await self.world.ended(run_id, within_s=60)
             assert (run["status"], run["end_reason"]) == plan.end, f"seed {seed}: {run}"
             self.runs.append(run)
 
     async def _add(self, chance: random.Random, session: str) -> None:
-        """Up to three supplements, at once or a moment later; the Run may have ended before they come."""
+        """Up to four supplements: at once, a moment later, during the last answer; some may come after the end."""
         for number in range(chance.choice([0, 0, 1, 2, 3])):
             await asyncio.sleep(chance.choice([0, 0, 0.05, 0.2]))
-            body = {"text": f"supplement {number}", "mode": "supplement"}
-            answer = await self.world.http.post(f"/sessions/{session}/inputs", json=body)
-            assert answer.status_code == 202 or answer.json()["code"] == "RUN_NOT_ACTIVE", answer.text
-            self.added += answer.status_code == 202
+            await self._supplement(f"supplement {number}", session)
+        if chance.random() < 0.3:
+            async with asyncio.timeout(30):
+                await self.scripts.last_asked[self.name].wait()
+            await self._supplement("a late supplement", session)
+
+    async def _supplement(self, text: str, session: str) -> None:
+        answer = await self.world.http.post(f"/sessions/{session}/inputs", json={"text": text, "mode": "supplement"})
+        assert answer.status_code == 202 or answer.json()["code"] == "RUN_NOT_ACTIVE", answer.text
+        self.added += answer.status_code == 202
 
 
-async def converse(world: RunWorld, *, sessions: int, questions: int, at_once: int, look_at: float) -> Counter[str]:
-    """Hold that many conversations and compare a share `look_at` of the model calls; what happened, counted."""
+async def converse(world: RunWorld, numbers: range, *, questions: int, at_once: int, look_at: float) -> Counter[str]:
+    """Hold conversations, whose numbers are their seeds, and compare a share `look_at` of the model calls.
+
+    What happened, counted.
+    """
     scripts, places = Scripts(), asyncio.Semaphore(at_once)
-    world.model.add(*[scripts] * (sessions * questions * 20))
-    held = [Conversation(world, scripts, number) for number in range(sessions)]
+    world.model.add(*[scripts] * (len(numbers) * questions * 20))
+    held = [Conversation(world, scripts, number) for number in numbers]
 
     async def one(conversation: Conversation) -> Counter[str]:
         async with places:
@@ -119,7 +141,7 @@ async def converse(world: RunWorld, *, sessions: int, questions: int, at_once: i
 async def _compared(conversation: Conversation, look_at: float) -> Counter[str]:
     """SPEC A9: what the API rebuilds of a model call are the bytes that came over the socket."""
     world, happened = conversation.world, Counter(supplements=conversation.added)
-    mark, chance = f"<session-{conversation.number}>".encode(), random.Random(conversation.number)
+    mark, chance = f"<{conversation.name}>".encode(), random.Random(conversation.number)
     own = {hashlib.sha256(sent.body).hexdigest() for sent in world.model.requests if mark in sent.body}
     for run in conversation.runs:
         happened += Counter({"runs": 1, run["end_reason"]: 1})
@@ -132,7 +154,8 @@ async def _compared(conversation: Conversation, look_at: float) -> Counter[str]:
     return happened
 
 
-async def publish_speaker(world: RunWorld, model: Json) -> None:
-    """The agent of all conversations: a tool that does what tools do, once harmless, once with a commit per try."""
+async def publish_speakers(world: RunWorld, model: Json) -> None:
+    """The agents of all conversations: a tool that does what tools do, once harmless, once with a commit per try."""
     again = python_tool("moody", "idempotent") | {"name": "moody_again"}
-    await world.publish(tools=["moody", again], model=model)
+    for late in LATE_INPUT:
+        await world.publish(late, tools=["moody", again], model=model, context={"late_input": late})
