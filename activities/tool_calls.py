@@ -31,7 +31,9 @@ from context.steps import (
 if TYPE_CHECKING:
     from storage.run_commits import RunCommits
 
+INTERRUPTED = "Unknown: this call was interrupted, by a stop or a crash; it may or may not have had its effect."
 UNKNOWN = "Unknown: the connection to the tool was lost after the call was made; it may or may not have had its effect."
+TIMED_OUT = "Unknown: the tool did not answer within its time limit; it may or may not have had its effect."
 MOST_TRIES = 5
 
 
@@ -73,7 +75,7 @@ class ToolCallActivities:
         """Make a call and store what came of it; `begun` is None for a harmless one that needs no attempt before."""
         record = _Recording(self._commits, kit, facts, execution_no, begun)
         if begun and begun.interrupted and not kit.tools.may_repeat_unknown(facts.name):
-            await record.unknown()
+            await record.unknown(INTERRUPTED)
             return
         attempt_no = begun.attempt_no if begun else 1
         outcome = await kit.tools.call(facts, attempt=attempt_no, on_progress=_nothing)
@@ -84,7 +86,7 @@ class ToolCallActivities:
             await record.failed_try(begun)
             raise try_again(outcome, attempt_no - 1)
         elif outcome.may_have_run and not outcome.may_repeat:
-            await record.unknown()
+            await record.unknown(TIMED_OUT if outcome.reason == "timeout" else UNKNOWN)
         else:
             await record.lost(outcome)
 
@@ -105,9 +107,9 @@ class _Recording:
         """The tool's own word, good or bad."""
         await self._record("accepted", answer.content, "error" if answer.failed else None, answer)
 
-    async def unknown(self) -> None:
+    async def unknown(self, why: str) -> None:
         """The effect may have happened; nobody knows, and nobody tries again (SPEC T4)."""
-        await self._record("unknown", UNKNOWN, "unknown")
+        await self._record("unknown", why, "unknown")
 
     async def lost(self, lost: ToolLost) -> None:
         """No further try: the model is told that the tool could not be asked."""

@@ -374,6 +374,7 @@ class ToolLost:
     may_have_run: bool
     retry_after_s: float | None
     content: str = field(repr=False)
+    reason: str = "connection_lost"
 
 
 # --- finishing -------------------------------------------------------------------------------------------------------

@@ -107,4 +107,5 @@ def _lost(tool: Tool, error: ToolUnavailableError) -> ToolLost:
         may_have_run=error.may_have_run,
         retry_after_s=error.retry_after_s,
         content=unavailable_outcome(error).content,
+        reason=error.reason,
     )

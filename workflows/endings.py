@@ -70,6 +70,9 @@ def over_budget() -> Ending:
     return because(BudgetExhaustedError)
 
 
+WHERE_SET = "The limit follows from context_window, output_reserve_tokens and safety_margin_tokens of the agent."
+
+
 def refused(prepared: PreparedRequest) -> Ending:
     """The request may not be sent; the numbers say how large it is, never what is in it."""
     numbers: dict[str, int | str] = {
@@ -79,7 +82,9 @@ def refused(prepared: PreparedRequest) -> Ending:
     }
     for error in NOT_SENT:
         if prepared.refused == error.code:
-            return because(error, **numbers)
+            size = f"{prepared.estimated} tokens of {prepared.input_limit}, while preparing."
+            sentence = f"{error.sentence} {size} {WHERE_SET}"
+            return Ending("failed", error.end_reason, error.code, sentence, numbers)
     sentence = "The request could not be put together; the worker's log has more."
     if prepared.refused == ConfigurationInvalidError.code:
         sentence = "No summary fits into the budget; check summary_target_tokens, target_ratio and the models' windows."
@@ -99,8 +104,8 @@ def broken_down(error: BaseException) -> Ending:
     return Ending("failed", "internal", code, "A step of the run failed inside AgentLoom; the worker's log has more.")
 
 
-def no_answer(verdict: ModelVerdict) -> Ending:
-    """The model gave no usable answer."""
+def no_answer(verdict: ModelVerdict, *, estimated: int, input_limit: int) -> Ending:
+    """The model gave no usable answer; the two numbers are the size of the request, in tokens."""
     reason = verdict.end_reason or ModelFailedError.end_reason
     message = {
         "output_cut": "The answer was cut at the output limit; raise model.max_output_tokens.",
@@ -108,7 +113,9 @@ def no_answer(verdict: ModelVerdict) -> Ending:
         "model_auth": "The provider refused the key; check the stored connection.",
         "model_quota": "The provider account has no balance or quota left.",
         "model_rejected": "The provider refused the request; check model and parameters.",
-        "context_too_large": "The provider refused the request as too long; check model.context_window.",
+        "context_too_large": "The provider refused the request as too long: "
+        f"estimated {estimated} tokens of {input_limit}, while calling the model. {WHERE_SET}",
     }.get(reason, "The model could not be reached or kept failing.")
     numbers: dict[str, int | str] = {"http_status": verdict.status} if verdict.status else {}
+    numbers |= {"estimated_input_tokens": estimated, "input_limit": input_limit}
     return Ending("failed", reason, verdict.code or ModelFailedError.code, message, numbers)

@@ -67,11 +67,20 @@ class RunWorkflow:
         return await self._close(finished)
 
     @workflow.signal(name=SUPPLEMENT_SIGNAL)
-    def supplement(self, input_id: str, input_seq: int) -> None:
-        """A nudge: the database holds an input of this number (SPEC S4). Twice, late or early is all the same."""
-        if self._state is None or input_seq > self._state.cutoff:
-            self._pending.add(input_seq)
-            self._show()
+    def supplement(self, *nudge: Any) -> None:
+        """A nudge, `(input_id, input_seq)`: the database holds an input of this number (SPEC S4).
+
+        Twice, late or early is all the same. Anybody can send a signal by hand: what is no nudge is dropped, since an
+        error here would fail the workflow task for ever.
+        """
+        match nudge:
+            case (str(), int() as input_seq) if self._state is None or input_seq > self._state.cutoff:
+                self._pending.add(input_seq)
+                self._show()
+            case (str(), int()):
+                pass
+            case _:
+                workflow.logger.warning("A signal that is no nudge was dropped.")
 
     @workflow.update(name=COMPACT_UPDATE)
     async def compact(self) -> None:
@@ -248,7 +257,8 @@ class RunWorkflow:
             case "stopping":
                 await self._cancellation()
             case "unusable" | "failed":
-                raise RunEnds(no_answer(verdict))
+                size = {"estimated": self._known.estimated, "input_limit": self._known.input_limit}
+                raise RunEnds(no_answer(verdict, **size))
         if verdict.over_budget:
             raise RunEnds(over_budget())
         if verdict.next is not None:

@@ -44,6 +44,21 @@ async def test_a_signal_before_the_first_task_is_kept(stage: Stage) -> None:
         await closing(handle)
 
 
+@pytest.mark.parametrize(
+    "garbage", [[], ["garbage"], [99], [None], [[1]], [True], ["a", "b"], ["a", 1, 2], [{"text": "x"}]]
+)
+async def test_a_signal_sent_by_hand_that_is_no_nudge_is_dropped(stage: Stage, garbage: list[object]) -> None:
+    """SPEC S4, S13: text that did not come through the database is refused, and the Run goes on."""
+    held = Held()
+    async with stage.playing(ScriptedRun([held], cutoffs=[1])):
+        handle = await stage.start()
+        await held.reached.wait()
+        await handle.signal(SUPPLEMENT_SIGNAL, args=garbage)
+        assert (await state(handle))["pending"] == []
+        held.gate.set()
+        await closing(handle)
+
+
 async def test_a_signal_that_comes_twice_or_late_counts_once_or_not(stage: Stage) -> None:
     """SPEC W2: inputs that a request already contains are not pending."""
     held, more = Held(tools("t")), Held()
