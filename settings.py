@@ -45,6 +45,12 @@ OUR_MODULES = frozenset(
 TEMPORAL_VARIABLES = ("TEMPORAL_ADDRESS", "TEMPORAL_PROFILE", "TEMPORAL_CONFIG_FILE")
 """Any of these set means: there is a Temporal server, use it."""
 
+OUR_SECRETS = frozenset({"DATABASE_URL", "AGENTLOOM_MASTER_KEYS", "AGENTLOOM_INDEX_KEY", "AGENTLOOM_API_KEY"})
+"""Removed from a worker's or API process's own environment once read: tools and their children inherit the rest."""
+
+TEMPORAL_SECRETS = frozenset({"TEMPORAL_API_KEY", "TEMPORAL_TLS_CLIENT_KEY_DATA"})
+"""As above, but Temporal's own library reads these when it connects, so they go after that."""
+
 _MAKE_A_KEY = "python -c 'import base64, os; print(base64.b64encode(os.urandom(32)).decode())'"
 
 
@@ -244,11 +250,27 @@ def load_settings() -> Settings:
 
 
 def settings_or_exit() -> Settings:
-    """For entry points: settings, or the process ends with the sentences that say what to set."""
+    """For entry points: settings, or the process ends with the sentences that say what to set.
+
+    Whatever runs in this process later, or is started by it, does not find our secrets in the environment (SPEC Y6).
+    """
     try:
-        return load_settings()
+        settings = load_settings()
     except SettingsError as error:
         raise SystemExit(error.message) from None
+    _forget(OUR_SECRETS)
+    return settings
+
+
+def forget_temporal_secrets() -> None:
+    """Remove Temporal's secrets from this process's environment. Entry points call this once its client is made."""
+    _forget(TEMPORAL_SECRETS)
+
+
+def _forget(secrets: frozenset[str]) -> None:
+    # Settings are read in any case of letters, so they are removed in any.
+    for name in [name for name in os.environ if name.upper() in secrets]:
+        del os.environ[name]
 
 
 def load_database_settings() -> DatabaseSettings:

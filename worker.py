@@ -33,7 +33,7 @@ from process_logs import configure_logs
 from providers.chat import ChatClient
 from providers.demo.server import serve as serve_demo
 from providers.release_model import ReleaseModel
-from settings import PrivateAddresses, Settings, settings_or_exit, use_app_dir
+from settings import PrivateAddresses, Settings, forget_temporal_secrets, settings_or_exit, use_app_dir
 from storage.episode_commits import EpisodeCommits
 from storage.for_release import StoredResults, secrets_of
 from storage.outbox import Relay
@@ -151,6 +151,7 @@ async def run_worker(settings: Settings, faults: FaultPlan | None = None) -> Non
     private = settings.allowed_private_addresses
     async with open_edges(store, private_addresses=private, work_dir=settings.work_dir) as edges:
         client = await connect()
+        forget_temporal_secrets()
         queue = settings.task_queue
         keeping = asyncio.create_task(keep_true(store, client, task_queue=queue, work_dir=settings.work_dir))
         async with build_worker(client, store, edges, task_queue=queue):

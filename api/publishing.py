@@ -13,8 +13,8 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict
 
 from context.budget import plan_budget
-from context.errors import ConfigurationInvalidError, ModelWindowUnknownError
-from context.policy import AgentDefinition, FrozenTool, ModelSettings, Release
+from context.errors import ConfigurationInvalidError, ForbiddenError, ModelWindowUnknownError
+from context.policy import AgentDefinition, FrozenTool, HookEntry, ModelSettings, Release, ToolEntry
 
 WindowSource = Literal["manual", "provider", "official_manifest"]
 
@@ -69,6 +69,24 @@ NOT_RUN_YET: tuple[tuple[str, Callable[[AgentDefinition], bool]], ...] = (
     ("context.history", lambda it: it.context.history == "session_view"),
     ("context.summary_model", lambda it: it.context.summary_model is not None),
 )
+
+
+def check_may_publish(definition: AgentDefinition, *, role: str) -> None:
+    """Code that runs on our machines is named by administrators only (SPEC Y1).
+
+    Comes before `resolve`, which already imports modules and starts servers. Raises ForbiddenError, naming the tool.
+    """
+    entries: tuple[ToolEntry | HookEntry, ...] = (*definition.tools, *definition.hooks)
+    for entry in entries if role != "admin" else ():
+        if _runs_code(entry):
+            raise ForbiddenError(
+                f"{entry.name}: only an administrator may publish what runs code on the server (a Python function,"
+                " or an MCP server started by command)."
+            )
+
+
+def _runs_code(entry: ToolEntry | HookEntry) -> bool:
+    return entry.kind == "python" or (isinstance(entry, ToolEntry) and entry.command is not None)
 
 
 async def resolve(definition: AgentDefinition, *, space_id: UUID, ports: Ports) -> Release:

@@ -8,7 +8,7 @@ from fastapi import Path
 from api.auth import Caller
 from api.openapi import refusals, router
 from api.paging import Cursor, Limit
-from api.publishing import resolve
+from api.publishing import check_may_publish, resolve
 from api.schemas import AgentEntry, AgentList, PublishAgent, PublishedRelease, ReleaseEntry
 from api.wiring import Wired
 from storage import reads
@@ -19,9 +19,13 @@ routes = router("agents")
 AgentName = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 
 
-@routes.post("/agents", status_code=201, responses=refusals(body=True))
+@routes.post("/agents", status_code=201, responses=refusals(403, body=True))
 async def publish_agent(wanted: PublishAgent, caller: Caller, services: Wired) -> PublishedRelease:
-    """Publish a definition as the agent's next release. The same content again is the same release."""
+    """Publish a definition as the agent's next release. The same content again is the same release.
+
+    A Python tool, or an MCP server started by command, needs an administrator's key.
+    """
+    check_may_publish(wanted.definition, role=caller.role)
     release = await resolve(wanted.definition, space_id=caller.space_id, ports=services.ports)
     request = publishing.PublishRelease(caller.space_id, release)
     return PublishedRelease.model_validate(await publishing.publish_release(services.store, request))

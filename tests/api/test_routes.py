@@ -1,8 +1,10 @@
 """Each route once over HTTP: what it stores and what it shows (SPEC 16)."""
 
+from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
-from tests.api.conftest import Person, asked, opened, published
+from tests.api.conftest import DEFINITION, Person, asked, opened, published
 
 
 async def test_publishing_numbers_and_hashes_a_release_and_the_same_content_again_is_the_same(ann: Person) -> None:
@@ -213,3 +215,32 @@ async def test_a_member_manages_no_people_and_no_connections(bob: Person) -> Non
     ):
         refused = await bob.http.request(method, path, json=body)
         assert (refused.status_code, refused.json()["code"]) == (403, "FORBIDDEN"), (method, path)
+
+
+RUNS_CODE: tuple[dict[str, Any], ...] = (
+    {"kind": "python", "name": "t", "entry": "os:system"},
+    {"kind": "mcp", "name": "t", "command": ["touch", "PLACE"]},
+    {"kind": "mcp", "name": "t", "url": "http://127.0.0.1:1/", "command": ["touch", "PLACE"]},
+)
+
+
+async def test_a_member_publishes_nothing_that_runs_code_on_the_server(bob: Person, tmp_path: Path) -> None:
+    """Y1: publishing itself imports the module or starts the server, so it is refused before that."""
+    ran = tmp_path / "ran"
+    for tool in RUNS_CODE:
+        entry = tool | ({"command": ["touch", str(ran)]} if "command" in tool else {})
+        refused = await bob.http.post("/agents", json={"definition": DEFINITION | {"tools": [entry]}})
+        assert (refused.status_code, refused.json()["code"]) == (403, "FORBIDDEN"), tool
+    assert not ran.exists()
+    assert (await bob.http.get("/agents")).json()["items"] == []
+
+
+async def test_an_administrator_publishes_a_python_tool_and_a_member_an_http_tool(ann: Person, bob: Person) -> None:
+    """Y1."""
+    await published(ann, tools=[{"kind": "python", "name": "t", "entry": "tests.support.run_tools:look"}])
+    schema = {"type": "object", "properties": {}}
+    http = {"kind": "http", "name": "t", "url": "http://127.0.0.1:1/", "description": "Looks.", "schema": schema}
+    await published(bob, tools=[http])
+    by_url = DEFINITION | {"tools": [{"kind": "mcp", "name": "t", "url": "http://127.0.0.1:1/"}]}
+    refused = await bob.http.post("/agents", json={"definition": by_url})
+    assert (refused.status_code, refused.json()["code"]) == (422, "CONFIGURATION_INVALID")  # asked, and nobody there

@@ -1,8 +1,10 @@
 """The environment as configuration: what is accepted, and what a wrong one says."""
 
 import base64
+import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,13 @@ from settings import (
     Settings,
     SettingsError,
     clashing_modules,
+    forget_temporal_secrets,
     inherited_environment,
     load_client_settings,
     load_database_settings,
     load_dev_overrides,
     load_settings,
+    settings_or_exit,
     use_app_dir,
 )
 
@@ -164,6 +168,29 @@ def test_a_child_gets_the_environment_less_what_is_left_out(monkeypatch: pytest.
     environment = inherited_environment(without=["LEFT_OUT"])
     assert environment["KEPT"] == "1"
     assert "LEFT_OUT" not in environment
+
+
+@pytest.mark.parametrize("spelled", [str.upper, str.lower])
+def test_a_process_that_read_its_settings_hands_no_secret_to_its_children(
+    monkeypatch: pytest.MonkeyPatch, spelled: Callable[[str], str]
+) -> None:
+    """SPEC Y6: a tool looks into the environment of its process, or of a child it starts, and finds none of ours."""
+    for name, value in (WORKING | {"AGENTLOOM_API_KEY": "al_secret", "TEMPORAL_API_KEY": "secret"}).items():
+        monkeypatch.setenv(spelled(name), value)
+    monkeypatch.setenv("KEPT", "1")
+    assert settings_or_exit().index_key == bytes(range(32))
+    forget_temporal_secrets()
+    dump = "import json, os; print(json.dumps(dict(os.environ)))"
+    seen = json.loads(subprocess.run([sys.executable, "-c", dump], check=True, capture_output=True).stdout)
+    assert seen["KEPT"] == "1"
+    assert not {name.upper() for name in seen} & {*WORKING, "AGENTLOOM_API_KEY", "TEMPORAL_API_KEY"}
+
+
+def test_temporals_key_stays_until_its_client_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own library reads it, after our settings."""
+    configure(monkeypatch, TEMPORAL_API_KEY="secret")
+    settings_or_exit()
+    assert inherited_environment()["TEMPORAL_API_KEY"] == "secret"
 
 
 def test_importing_settings_reads_nothing() -> None:
