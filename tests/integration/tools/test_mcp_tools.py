@@ -347,6 +347,21 @@ async def test_closing_ends_the_servers_that_were_started(servers: McpServers, t
     assert not Path(f"/proc/{pid}").exists()
 
 
+async def test_a_server_inherits_nothing_but_what_a_program_needs_to_start(
+    servers: McpServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SPEC Y6: not the platform's secrets, nor any other variable of the worker."""
+    for name in ("DATABASE_URL", "AGENTLOOM_MASTER_KEYS", "OPENAI_API_KEY"):
+        monkeypatch.setenv(name, "secret")
+    seen_file = tmp_path / "seen"
+    program = f"import os; open({str(seen_file)!r}, 'w').write(' '.join(os.environ));"
+    program += "from tests.support.mcp_server import server; server.run('stdio')"
+    await call(servers, {"command": [sys.executable, "-c", program]}, "echo", text="a")
+    seen = set(seen_file.read_text().split())
+    assert "PATH" in seen
+    assert seen <= {"PATH", "HOME", "LOGNAME", "SHELL", "TERM", "USER", "LC_CTYPE"}
+
+
 TRACED = """
 import asyncio, sys
 from opentelemetry import trace
