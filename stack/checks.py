@@ -172,12 +172,17 @@ async def _addresses_of_agents(api_url: str, api_key: str) -> set[str]:
             releases = [(await client.get(f"/releases/{number}")).raise_for_status().json() for number in ids]
         except (httpx.HTTPError, KeyError):
             return set()
-    return {url for release in releases if (url := _base_url(release))}
+    return {url for release in releases for url in _model_addresses(release)}
 
 
-def _base_url(release: dict[str, Any]) -> str | None:
-    url = release.get("base_url")
-    return url if isinstance(url, str) else None
+def _model_addresses(entry: dict[str, Any]) -> list[str]:
+    """The addresses of the models that answer and summarise, from an answer of `GET /releases/{id}`.
+
+    They are the resolved ones: a definition need not name what its provider or stored connection says.
+    """
+    release = entry["release"]
+    models = (release, release.get("summariser") or {})
+    return [url for model in models if isinstance(url := model.get("base_url"), str)]
 
 
 async def _check_model(address: str) -> Finding:
