@@ -141,6 +141,10 @@ class Api:
         """The JSON at a path below `/api/v1`; parameters that are None are left out."""
         return await self._call("GET", path, params=_given(params))
 
+    async def get_text(self, path: str) -> str:
+        """The JSON at a path as the API wrote it."""
+        return (await self._answer("GET", path)).text
+
     async def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Send a body without its None fields."""
         return await self._call("POST", path, json=_given(body or {}))
@@ -208,13 +212,19 @@ class Api:
                         yield json.loads(event.data)
 
     async def _call(self, method: str, path: str, **how: Any) -> Any:
+        answer = await self._answer(method, path, **how)
+        return answer.json() if answer.content else None
+
+    async def _answer(self, method: str, path: str, **how: Any) -> httpx.Response:
         try:
             answer = await self._http.request(method, f"{PREFIX}{path}", **how)
         except httpx.TransportError:
             raise ApiUnreachableError(self.target.api) from None
+        except UnicodeEncodeError:  # a name or an id from the command line
+            raise CommandError("An argument is not UTF-8.", why="It holds bytes of another encoding.") from None
         if answer.status_code >= 400:
             raise _refusal(answer)
-        return answer.json() if answer.content else None
+        return answer
 
 
 def call_api(work: Callable[[Api], Awaitable[T]]) -> T:

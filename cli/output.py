@@ -54,7 +54,15 @@ def note_console() -> Console:
 
 def print_json(value: Any) -> None:
     """One line of JSON on standard output, for programs."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    escaped = sys.stdout.encoding.lower() not in ("utf-8", "utf8")  # what can't be encoded is still JSON then
+    sys.stdout.write(json.dumps(value, ensure_ascii=escaped) + "\n")
+    sys.stdout.flush()
+
+
+def print_bytes(body: bytes) -> None:
+    """Bytes on standard output as they are, whatever its encoding, and a line end."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(body + b"\n")
     sys.stdout.flush()
 
 

@@ -1,10 +1,13 @@
 """`agentloom show …`: what a Run did, what each request contained, and the request itself."""
 
+from hashlib import sha256
+from json import loads
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.output import CommandError, note, print_json, print_lines, print_table
+from cli.json_text import member_text
+from cli.output import CommandError, ExitCode, note, print_bytes, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
     from cli.client import Api
@@ -100,13 +103,16 @@ def manifest(identity: RunOrOperation, json: AsJson = False) -> int:
     return 0
 
 
-def request(identity: RunOrOperation) -> int:
-    """Print the request exactly as it was sent, rebuilt from what is stored; its SHA-256 goes to standard error."""
+def request(identity: RunOrOperation, json: AsJson = False) -> int:
+    """Print the request byte for byte as it was sent, and a line end; its SHA-256 goes to standard error.
+
+    It is JSON in any case, so --json changes nothing.
+    """
     from cli.client import call_api
 
-    rebuilt = call_api(lambda api: _request(api, identity))
-    print_json(rebuilt["request"])
-    note(f"sha256 {rebuilt['sha256']}")
+    body, digest = call_api(lambda api: _request_bytes(api, identity))
+    print_bytes(body)
+    note(f"sha256 {digest}")
     return 0
 
 
@@ -167,6 +173,25 @@ async def _request(api: "Api", identity: str) -> dict[str, Any]:
     operation = await _model_call(api, identity)
     rebuilt: dict[str, Any] = await api.get(f"/operations/{operation['operation_id']}/request")
     return rebuilt
+
+
+async def _request_bytes(api: "Api", identity: str) -> tuple[bytes, str]:
+    """The request as it was sent, and its SHA-256 in hex.
+
+    The bytes are cut out of the API's answer: written anew, the same JSON could have other bytes. Raises CommandError
+    if they do not have the hash, which would make them worthless as a proof.
+    """
+    operation = await _model_call(api, identity)
+    answer = await api.get_text(f"/operations/{operation['operation_id']}/request")
+    body, digest = member_text(answer, "request").encode(), str(loads(answer)["sha256"])
+    if sha256(body).hexdigest() != digest:
+        raise CommandError(
+            "The request does not have its hash.",
+            why=f"The bytes that came from the API are not those with SHA-256 {digest}.",
+            mend=f"agentloom show view {identity}",
+            exit_code=ExitCode.ENDED_OTHERWISE,
+        )
+    return body, digest
 
 
 async def _manifest(api: "Api", identity: str) -> dict[str, Any]:

@@ -1,10 +1,12 @@
 """`ask`, `say`, `stop`, `resume` and `show inputs` as a person sees them, while a Run goes on (SPEC 17, S6-S9)."""
 
 import asyncio
+import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 from tests.support import replies
@@ -116,3 +118,25 @@ async def test_what_can_not_be_done_says_what_can(world: RunWorld) -> None:
     over = await command(world, "resume", run["run_id"])
     assert (over.code, "RUN_NOT_RESUMABLE" in over.err, len(over.err.splitlines())) == (4, True, 3)
     assert "agentloom ask --session" in over.err
+
+
+async def test_a_shown_request_has_the_bytes_that_the_model_got(world: RunWorld) -> None:
+    """SPEC 17, A9: standard output is those bytes and a line end, and the hash beside them is theirs."""
+    await world.publish()
+    world.model.add("the answer")
+    asked = await command(world, "ask", "--agent", "scout", "--json", "Größe in Ångström? 1.0 \U0001f600")
+    run_id = json.loads(asked.out)["run_id"]
+    for options in ((), ("--json",)):
+        shown = await command(world, "show", "request", run_id, *options)
+        digest = sha256(shown.out.removesuffix("\n").encode()).hexdigest()
+        assert (shown.code, shown.err) == (0, f"sha256 {digest}\n")
+    assert shown.out.removesuffix("\n").encode() == world.model.requests[-1].body
+
+
+async def test_doctor_looks_at_the_models_of_published_agents(world: RunWorld) -> None:
+    """SPEC 17: the addresses of the newest releases, on this machine too."""
+    await world.publish()
+    await world.publish("lost", model={"base_url": "http://127.0.0.1:1/v1"})
+    found = json.loads((await command(world, "doctor", "--part", "model", "--json")).out)["checks"]
+    states = {check["detail"].split()[0]: check["state"] for check in found}
+    assert states == {world.model.base_url: "sound", "http://127.0.0.1:1/v1": "broken"}
