@@ -12,6 +12,7 @@ import typer
 from cli.output import note, print_json, print_lines, progress
 
 DataDir = Annotated[Path, typer.Option(help="Folder that keeps all data of the stack.")]
+HIGHEST_PORT = 65_535
 
 
 def register(app: typer.Typer) -> None:
@@ -21,10 +22,16 @@ def register(app: typer.Typer) -> None:
 
 def dev(
     data_dir: DataDir = Path(".agentloom"),
-    api_port: Annotated[int, typer.Option(help="Port of the API; 0 is any free one.")] = 8700,
-    temporal_port: Annotated[int, typer.Option(help="Port of Temporal; 0 is any free one.")] = 7233,
-    ui_port: Annotated[int, typer.Option(help="Port of the Temporal UI; 0 is any free one.")] = 8233,
-    pg_port: Annotated[int, typer.Option(help="Port of PostgreSQL; 0 is any free one.")] = 5433,
+    api_port: Annotated[int, typer.Option(min=0, max=HIGHEST_PORT, help="Port of the API; 0 is any free one.")] = 8700,
+    temporal_port: Annotated[
+        int, typer.Option(min=0, max=HIGHEST_PORT, help="Port of Temporal; 0 is any free one.")
+    ] = 7233,
+    ui_port: Annotated[
+        int, typer.Option(min=0, max=HIGHEST_PORT, help="Port of the Temporal UI; 0 is any free one.")
+    ] = 8233,
+    pg_port: Annotated[
+        int, typer.Option(min=0, max=HIGHEST_PORT, help="Port of PostgreSQL; 0 is any free one.")
+    ] = 5433,
     app_dir: Annotated[
         Path | None, typer.Option(help="Folder with Python tools, hooks and sources, appended to the import path.")
     ] = None,

@@ -3,13 +3,17 @@
 Each command lives in a module of its own with `register(app)`, which imports heavy things only inside the command.
 """
 
+import errno
 import importlib
+import importlib.metadata
+import io
 import os
 import sys
+from typing import Annotated
 
 import typer
 
-from cli.output import CommandError, ExitCode, print_error
+from cli.output import CommandError, ExitCode, print_error, print_lines
 from context.errors import AgentLoomError, ConfigurationInvalidError, RefusedError, UnavailableError
 
 COMMAND_MODULES = (
@@ -26,6 +30,9 @@ COMMAND_MODULES = (
     "completion",
     "docs",
 )
+
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+"""How writing to standard output fails where its reader is a file or a device."""
 
 
 def build_app() -> typer.Typer:
@@ -45,14 +52,28 @@ def build_app() -> typer.Typer:
 
 def main() -> None:
     """Entry point of the console script. Ends the process."""
-    code = run(sys.argv[1:])
+    code = run(sys.argv[1:]) if _prepare_streams() else ExitCode.ENDED_OTHERWISE
     for stream in (sys.stdout, sys.stderr):
         try:
-            stream.flush()
-        except BrokenPipeError:
+            if stream is not None:
+                stream.flush()
+        except OSError:  # its reader went away, or `run` has said why nothing can be written
             code = code or ExitCode.ENDED_OTHERWISE
     # Left deliberately: at a normal interpreter exit the Temporal SDK's threads can abort the process.
     os._exit(code)
+
+
+def _prepare_streams() -> bool:
+    """Make the streams take any character; false, and said, if there is no standard output to write to."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (lasts as long as the process)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    if sys.stdout is None:
+        print_error("Standard output is closed.", mend="agentloom … > FILE")
+        return False
+    return True
 
 
 def run(arguments: list[str]) -> int:
@@ -69,10 +90,25 @@ def run(arguments: list[str]) -> int:
         return _tell_usage(mistake)
     except AgentLoomError as error:
         return _tell(error)
+    except OSError as error:
+        if error.errno not in UNWRITABLE or error.filename is not None:
+            raise
+        print_error("The output can't be written.", why=os.strerror(error.errno))
+        return ExitCode.ENDED_OTHERWISE
     return outcome if isinstance(outcome, int) else ExitCode.DONE
 
 
-def _root() -> None:
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        print_lines([f"agentloom {importlib.metadata.version('agentloom')}"])
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
     """Collects the commands; does nothing itself."""
 
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from cli.output import CommandError
 
+_UTF8_MEND = "iconv -t UTF-8 < FILE | agentloom … -   (or: use a UTF-8 locale)"
+
 
 def given_text(argument: str | None, file: Path | None) -> str | None:
     """The text, or None if there is none; `-` stands for standard input.
@@ -17,16 +19,27 @@ def given_text(argument: str | None, file: Path | None) -> str | None:
         return _from_file(file)
     if argument == "-" or file is not None:
         return _from_input()
-    return argument
+    return None if argument is None else _utf8(argument)
 
 
 def needed_text(argument: str | None, file: Path | None, *, command: str) -> str:
     """The text, from a redirected standard input if nothing else is given. Raises CommandError if there is none."""
     text = given_text(argument, file)
-    if text is None and not sys.stdin.isatty():
+    if text is None and sys.stdin is not None and not sys.stdin.isatty():
         text = _from_input()
     if text is None or not text.strip():
         raise CommandError("There is no text to send.", mend=f'agentloom {command} … "your text"')
+    return text
+
+
+def _utf8(text: str) -> str:
+    """The text; bytes that were no UTF-8 came as lone surrogates, which no request can carry."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise CommandError(
+            "The text is not UTF-8.", why="It holds bytes of another encoding.", mend=_UTF8_MEND
+        ) from None
     return text
 
 
@@ -40,7 +53,9 @@ def _from_file(file: Path) -> str:
 
 
 def _from_input() -> str:
+    if sys.stdin is None:
+        raise CommandError("Standard input is closed.")
     try:
-        return sys.stdin.read()
+        return _utf8(sys.stdin.read())
     except UnicodeDecodeError:
         raise CommandError("Standard input is not UTF-8 text.") from None

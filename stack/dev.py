@@ -6,6 +6,7 @@ process is told. Keeping the processes alive is the supervisor's work; printing 
 
 import asyncio
 import importlib
+import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
@@ -211,6 +212,19 @@ class DevStack:
         self._on_note(f"{name} {how}; starting it again")
 
 
+def _make_folder(data_dir: Path) -> None:
+    """Raises WrongOptionError if there can be no folder that we may write in."""
+    mend = "agentloom dev --data-dir OTHER"
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise WrongOptionError(
+            f"{data_dir} can't be the data folder.", why=error.strerror or "It can't be made.", mend=mend
+        ) from None
+    if not os.access(data_dir, os.R_OK | os.W_OK | os.X_OK):
+        raise WrongOptionError(f"{data_dir} can't be the data folder.", why="It is not writable.", mend=mend)
+
+
 @asynccontextmanager
 async def running_stack(
     options: DevOptions, *, on_note: Callable[[str], None] = lambda note: None
@@ -223,7 +237,7 @@ async def running_stack(
     """
     overrides = load_dev_overrides()
     _check_app_dir(options.app_dir)
-    options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _make_folder(options.data_dir)
     with locked(options.data_dir):
         (options.data_dir / DESCRIPTION_FILE).unlink(missing_ok=True)
         secrets = load_or_make(options.data_dir, overrides=overrides)

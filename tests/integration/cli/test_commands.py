@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,10 @@ NOWHERE = "postgresql://ann:geheim@127.0.0.1:1/loom"
         (["no-such-command"], "agentloom --help"),
         (["dev", "--no-such-option"], "agentloom dev --help"),
         (["dev", "--api-port", "many"], "agentloom dev --help"),
+        (["dev", "--api-port", "99999"], "agentloom dev --help"),
+        (["dev", "--pg-port", "-1"], "agentloom dev --help"),
+        (["dev", "--data-dir", "/dev/null"], "agentloom dev --data-dir OTHER"),
+        (["dev", "--data-dir", "/dev/null/below"], "agentloom dev --data-dir OTHER"),
     ],
 )
 def test_a_mistake_in_the_command_line_is_answered_shortly(arguments: list[str], next_command: str) -> None:
@@ -121,3 +126,40 @@ def test_shell_completion_is_offered() -> None:
     """SPEC 17."""
     answer = run_agentloom("--show-completion", "bash")
     assert "agentloom" in answer.stdout
+
+
+@pytest.mark.parametrize("where", ["> /dev/full", ">&-"])
+def test_a_standard_output_that_takes_nothing_is_said_shortly(tmp_path: Path, where: str) -> None:
+    """SPEC 17: exit code 1, no traceback."""
+    for arguments in ("--version", "--help", "doctor", "doctor --json"):
+        answer = subprocess.run(
+            ["bash", "-c", f"'{AGENTLOOM}' {arguments} {where}"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=50,
+        )
+        assert answer.returncode == 1
+        assert answer.stderr.startswith("error: ")
+        assert len(answer.stderr.splitlines()) <= 3
+
+
+def test_a_character_that_standard_output_lacks_is_written_as_an_escape(tmp_path: Path) -> None:
+    answer = run_agentloom("doctor", environment={"PYTHONIOENCODING": "ascii"}, folder=tmp_path)
+    assert "\\u2192 agentloom dev" in answer.stdout
+    assert "Traceback" not in answer.stderr
+
+
+def test_a_text_that_is_not_utf_8_is_refused_before_anything_is_asked_for(tmp_path: Path) -> None:
+    """SPEC 17: the address leads nowhere, so that reaching for it would be exit code 3."""
+    answer = run_agentloom(
+        "ask", "--agent", "scout", "a\udcff", environment={"AGENTLOOM_API": "http://127.0.0.1:1"}, folder=tmp_path
+    )
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr.startswith("error: The text is not UTF-8.")
+    assert len(answer.stderr.splitlines()) == 3
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    answer = run_agentloom("--version")
+    assert (answer.returncode, answer.stdout) == (0, f"agentloom {version('agentloom')}\n")
