@@ -72,7 +72,7 @@ NOT_RUN_YET: tuple[tuple[str, Callable[[AgentDefinition], bool]], ...] = (
 
 
 def check_may_publish(definition: AgentDefinition, *, role: str) -> None:
-    """Code that runs on our machines is named by administrators only (SPEC Y1).
+    """Code that runs on our machines, and addresses that stored secrets go to, are named by administrators (SPEC Y1).
 
     Comes before `resolve`, which already imports modules and starts servers. Raises ForbiddenError, naming the tool.
     """
@@ -83,6 +83,8 @@ def check_may_publish(definition: AgentDefinition, *, role: str) -> None:
                 f"{entry.name}: only an administrator may publish what runs code on the server (a Python function,"
                 " or an MCP server started by command)."
             )
+        if isinstance(entry, ToolEntry) and entry.connection is not None:
+            raise ForbiddenError(f"{entry.name}: only an administrator may publish a tool that gets a stored secret.")
 
 
 def _runs_code(entry: ToolEntry | HookEntry) -> bool:

@@ -244,3 +244,10 @@ async def test_an_administrator_publishes_a_python_tool_and_a_member_an_http_too
     by_url = DEFINITION | {"tools": [{"kind": "mcp", "name": "t", "url": "http://127.0.0.1:1/"}]}
     refused = await bob.http.post("/agents", json={"definition": by_url})
     assert (refused.status_code, refused.json()["code"]) == (422, "CONFIGURATION_INVALID")  # asked, and nobody there
+
+
+async def test_a_member_sends_no_stored_secret_to_an_address_of_their_own(bob: Person) -> None:
+    """Y1, L6: the address of a tool is part of who gets the secret."""
+    tool = {"kind": "http", "name": "t", "url": "http://127.0.0.1:1/", "description": "Looks.", "connection": "x"}
+    refused = await bob.http.post("/agents", json={"definition": DEFINITION | {"tools": [tool]}})
+    assert (refused.status_code, refused.json()["code"]) == (403, "FORBIDDEN")
