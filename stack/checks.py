@@ -4,6 +4,7 @@ A check reads only; it starts, changes and repairs nothing. No finding holds a p
 """
 
 import sys
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -155,24 +156,35 @@ def check_ports(options: DevOptions, *, is_running: bool) -> Finding:
 
 async def check_models(place: Whereabouts, model_url: str | None) -> list[Finding]:
     """Every model address that a published agent names, and the one asked for, answers HTTP at all."""
-    addresses = {model_url} if model_url else set()
-    if place.api_url and place.api_key:
-        addresses |= await _addresses_of_agents(place.api_url, place.api_key)
-    if not addresses:
-        return [Skipped("model", "no agent uses a model outside this machine; the demo model needs no key")]
-    return [await _check_model(address) for address in sorted(addresses)]
+    named = await _addresses_of_agents(place.api_url, place.api_key) if place.api_url and place.api_key else None
+    addresses = (named or set()) | ({model_url} if model_url else set())
+    if addresses:
+        return [await _check_model(address) for address in sorted(addresses)]
+    if named is None:
+        return [Skipped("model", "the agents can't be read; that needs the API and a key")]
+    return [Skipped("model", "no agent names an address; the demo model needs none")]
 
 
-async def _addresses_of_agents(api_url: str, api_key: str) -> set[str]:
+async def _addresses_of_agents(api_url: str, api_key: str) -> set[str] | None:
+    """The addresses in the newest releases of all agents; None if the API does not tell."""
     headers = {"Authorization": f"Bearer {api_key}"}
     async with httpx.AsyncClient(trust_env=False, timeout=5, base_url=f"{api_url}/api/v1", headers=headers) as client:
         try:
-            agents = (await client.get("/agents")).raise_for_status().json()["items"]
-            ids = [agent["release_id"] for agent in agents if agent.get("release_id")]
+            ids = [agent["release_id"] async for agent in _agents(client) if agent.get("release_id")]
             releases = [(await client.get(f"/releases/{number}")).raise_for_status().json() for number in ids]
         except (httpx.HTTPError, KeyError):
-            return set()
+            return None
     return {url for release in releases for url in _model_addresses(release)}
+
+
+async def _agents(client: httpx.AsyncClient) -> AsyncIterator[dict[str, Any]]:
+    """All pages of the list of agents."""
+    cursor: dict[str, str] | None = {}
+    while cursor is not None:
+        page = (await client.get("/agents", params={"limit": "200"} | cursor)).raise_for_status().json()
+        for agent in page["items"]:
+            yield agent
+        cursor = {"cursor": page["next"]} if page.get("next") else None
 
 
 def _model_addresses(entry: dict[str, Any]) -> list[str]:
