@@ -124,7 +124,7 @@ def test_a_reader_that_goes_away_gets_no_traceback(tmp_path: Path) -> None:
 
 def test_shell_completion_is_offered() -> None:
     """SPEC 17."""
-    answer = run_agentloom("--show-completion", "bash")
+    answer = run_agentloom("completion", "bash")
     assert "agentloom" in answer.stdout
 
 
