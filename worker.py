@@ -89,10 +89,12 @@ async def open_edges(store: Store, *, private_addresses: PrivateAddresses, work_
 def build_activities(store: Store, edges: Edges) -> Sequence[Any]:
     """The activities, with their collaborators bound."""
 
+    def chat_for(provider: str) -> ChatClient:
+        return edges.demo_chat if provider == "demo" else edges.chat
+
     def build_model(release_id: UUID, release: Release) -> ReleaseModel:
         secrets = secrets_of(store, release_id)
-        chat = edges.demo_chat if release.definition.model.provider == "demo" else edges.chat
-        return ReleaseModel(release, chat=chat, resolve_secret=secrets, demo_base_url=edges.demo_base_url)
+        return ReleaseModel(release, chat_for=chat_for, resolve_secret=secrets, demo_base_url=edges.demo_base_url)
 
     def build_tools(release_id: UUID, release: Release) -> ReleaseTools:
         box = edges.boxes.box(release_id, release, resolve_secret=secrets_of(store, release_id))

@@ -156,6 +156,6 @@ def _build_model(outside: Outside) -> BuildModel:
         return None
 
     def build(release: Release) -> ReleaseModel:
-        return ReleaseModel(release, chat=chat, resolve_secret=no_secret, demo_base_url=None)
+        return ReleaseModel(release, chat_for=lambda provider: chat, resolve_secret=no_secret, demo_base_url=None)
 
     return build

@@ -14,8 +14,10 @@ from pydantic import BaseModel, ConfigDict
 
 from context.budget import plan_budget
 from context.errors import ConfigurationInvalidError, ForbiddenError, ModelWindowUnknownError
-from context.policy import AgentDefinition, FrozenTool, HookEntry, ModelSettings, Release, ToolEntry
+from context.policy import AgentDefinition, FrozenTool, HookEntry, ModelSettings, Release, Summariser, ToolEntry
+from context.summariser import summarising
 
+SUMMARY_MODEL = "context.summary_model"
 WindowSource = Literal["manual", "provider", "official_manifest"]
 
 
@@ -67,7 +69,6 @@ NOT_RUN_YET: tuple[tuple[str, Callable[[AgentDefinition], bool]], ...] = (
     ("verification", lambda it: it.verification is not None),
     ("executors", lambda it: bool(it.executors)),
     ("context.history", lambda it: it.context.history == "session_view"),
-    ("context.summary_model", lambda it: it.context.summary_model is not None),
 )
 
 
@@ -91,30 +92,70 @@ def _runs_code(entry: ToolEntry | HookEntry) -> bool:
     return entry.kind == "python" or (isinstance(entry, ToolEntry) and entry.command is not None)
 
 
+@dataclass(frozen=True)
+class _Resolved:
+    """A model with everything about it that a release fixes."""
+
+    base_url: str | None
+    context_window: int
+    window_source: WindowSource
+    provider_output_limit: int | None
+    estimator_id: str
+
+
 async def resolve(definition: AgentDefinition, *, space_id: UUID, ports: Ports) -> Release:
     """The release of a definition.
 
     Raises ConfigurationInvalidError, naming the key, or ModelWindowUnknownError.
     """
     _refuse_what_is_not_run(definition)
-    model = definition.model
     stored = await _connections(definition, space_id, ports)
-    connection = stored[model.connection] if model.connection else None
-    base_url = _base_url(model, connection, ports)
-    known = _facts(model, connection, base_url, ports)
-    _check_output_limit(model, known)
-    window, source = _window(model, known)
+    model = _resolved(definition.model, "model", stored, ports)
+    writes = definition.context.summary_model
+    writer = _resolved(writes, SUMMARY_MODEL, stored, ports) if writes else None
     release = Release(
         definition=definition,
         tools=await ports.freeze_tools(definition, space_id),
-        context_window=window,
-        window_source=source,
-        provider_output_limit=known.max_output_tokens if known else None,
-        estimator_id=ports.estimator_for(model.provider, model.model, model.encoding),
-        base_url=base_url,
+        context_window=model.context_window,
+        window_source=model.window_source,
+        provider_output_limit=model.provider_output_limit,
+        estimator_id=model.estimator_id,
+        base_url=model.base_url,
+        summariser=_summariser(writer) if writer else None,
     )
-    plan_budget(release)  # refuses a window that leaves no room for input
+    _check_budgets(release)
     return release
+
+
+def _resolved(model: ModelSettings, at: str, stored: Mapping[str, StoredConnection], ports: Ports) -> _Resolved:
+    """The model that stands at the key `at` of the definition."""
+    connection = stored[model.connection] if model.connection else None
+    base_url = _base_url(model, at, connection, ports)
+    known = _facts(model, connection, base_url, ports)
+    _check_output_limit(model, at, known)
+    window, source = _window(model, at, known)
+    limit = known.max_output_tokens if known else None
+    return _Resolved(base_url, window, source, limit, ports.estimator_for(model.provider, model.model, model.encoding))
+
+
+def _summariser(writer: _Resolved) -> Summariser:
+    return Summariser(
+        context_window=writer.context_window,
+        provider_output_limit=writer.provider_output_limit,
+        estimator_id=writer.estimator_id,
+        base_url=writer.base_url,
+    )
+
+
+def _check_budgets(release: Release) -> None:
+    """Refuses a window that leaves no room for input."""
+    plan_budget(release)
+    if release.summariser is not None:
+        try:
+            plan_budget(summarising(release))
+        except ConfigurationInvalidError as error:
+            reason = "the window leaves no room for input; lower its max_output_tokens"
+            raise _invalid(SUMMARY_MODEL, reason, **error.numbers) from None
 
 
 def _refuse_what_is_not_run(definition: AgentDefinition) -> None:
@@ -128,8 +169,9 @@ def _refuse_what_is_not_run(definition: AgentDefinition) -> None:
 async def _connections(definition: AgentDefinition, space_id: UUID, ports: Ports) -> Mapping[str, StoredConnection]:
     """Every connection that the definition names. Raises ConfigurationInvalidError for one that is not stored."""
     named = {tool.connection: f"tools.{tool.name}.connection" for tool in definition.tools if tool.connection}
-    if definition.model.connection:
-        named[definition.model.connection] = "model.connection"
+    for at, model in (("model", definition.model), (SUMMARY_MODEL, definition.context.summary_model)):
+        if model and model.connection:
+            named.setdefault(model.connection, f"{at}.connection")
     found = await ports.connections(space_id, list(named)) if named else {}
     for name, key in named.items():
         if name not in found:
@@ -137,34 +179,35 @@ async def _connections(definition: AgentDefinition, space_id: UUID, ports: Ports
     return found
 
 
-def _base_url(model: ModelSettings, connection: StoredConnection | None, ports: Ports) -> str | None:
+def _base_url(model: ModelSettings, at: str, connection: StoredConnection | None, ports: Ports) -> str | None:
     """The provider's address; a stored key never goes to another provider or address than it was stored for (L3)."""
+    key = f"{at}.base_url"
     if connection and connection.provider != model.provider:
-        raise _invalid("model.connection", "the stored connection belongs to another provider")
+        raise _invalid(f"{at}.connection", "the stored connection belongs to another provider")
     official = ports.official_url(model.provider)
     if connection and _plain(model.base_url or official) != _plain(connection.base_url or official):
         if model.base_url:
-            raise _invalid("model.base_url", "the stored connection belongs to another address")
-        return _checked_url(connection.base_url)
+            raise _invalid(key, "the stored connection belongs to another address")
+        return _checked_url(connection.base_url, key)
     base_url = model.base_url or (connection.base_url if connection else None) or official
     if base_url is None and model.provider != "demo":
-        raise _invalid("model.base_url", f"provider {model.provider} needs the address of its API")
-    return _checked_url(base_url)
+        raise _invalid(key, f"provider {model.provider} needs the address of its API")
+    return _checked_url(base_url, key)
 
 
 def _plain(url: str | None) -> str | None:
     return url.rstrip("/") if url else None
 
 
-def _checked_url(url: str | None) -> str | None:
+def _checked_url(url: str | None, key: str) -> str | None:
     if url is None:
         return None
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise _invalid("model.base_url", "is not an address") from None
+        raise _invalid(key, "is not an address") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
-        raise _invalid("model.base_url", "must be an http or https address without user, query or fragment")
+        raise _invalid(key, "must be an http or https address without user, query or fragment")
     return url
 
 
@@ -183,23 +226,20 @@ def _facts(
     )
 
 
-def _window(model: ModelSettings, known: ModelFacts | None) -> tuple[int, WindowSource]:
+def _window(model: ModelSettings, at: str, known: ModelFacts | None) -> tuple[int, WindowSource]:
     if model.context_window:
         return model.context_window, "manual"
     if known and known.context_window:
         return known.context_window, known.source
-    raise ModelWindowUnknownError(suggested_context_window=32_768)
+    sentence = f"The model's context window is not known; set {at}.context_window (32768 is a common value)."
+    raise ModelWindowUnknownError(sentence, suggested_context_window=32_768)
 
 
-def _check_output_limit(model: ModelSettings, known: ModelFacts | None) -> None:
+def _check_output_limit(model: ModelSettings, at: str, known: ModelFacts | None) -> None:
     limit = known.max_output_tokens if known else None
     if limit and model.max_output_tokens and model.max_output_tokens > limit:
-        raise ConfigurationInvalidError(
-            f"model.max_output_tokens: {model.max_output_tokens} is more than the model's limit of {limit}.",
-            key="model.max_output_tokens",
-            configured=model.max_output_tokens,
-            limit=limit,
-        )
+        reason = f"{model.max_output_tokens} is more than the model's limit of {limit}"
+        raise _invalid(f"{at}.max_output_tokens", reason, configured=model.max_output_tokens, limit=limit)
 
 
 def _invalid(key: str, reason: str, **numbers: Any) -> ConfigurationInvalidError:

@@ -127,7 +127,7 @@ class ContextSettings(Part):
     compaction_prompt: str | None = None
     """Added to the built-in prompt of the summariser."""
     summary_model: ModelSettings | None = None
-    """Model that summarises; default the role's own."""
+    """Model that summarises, with window, limits, key and price of its own; default the role's own."""
     max_compaction_calls: int | None = Field(None, ge=1, le=16)
     """A plan with more calls is refused before the first."""
     late_input: Literal["carry", "continue"] = "carry"

@@ -32,18 +32,23 @@ from providers.wire import request_fields, tools_json
 from providers.wire_list import WireList
 
 ResolveSecret = Callable[[str], Awaitable[str | None]]
+ChatFor = Callable[[str], ChatClient]
 _KEPT_LISTS = 64
 
 
 class ReleaseModel:
-    """One release's model. `demo_base_url` is where the demo provider listens in this process."""
+    """One release's model.
+
+    `chat_for` gives the client for a provider, `demo_base_url` is where the demo provider listens in this process.
+    """
 
     def __init__(
-        self, release: Release, *, chat: ChatClient, resolve_secret: ResolveSecret, demo_base_url: str | None
+        self, release: Release, *, chat_for: ChatFor, resolve_secret: ResolveSecret, demo_base_url: str | None
     ) -> None:
         self._release = release
         self._settings = release.definition.model
-        self._chat = chat
+        self._chat_for = chat_for
+        self._chat = chat_for(self._settings.provider)
         self._resolve_secret = resolve_secret
         self._demo_base_url = demo_base_url
         self._base_url = release.base_url or demo_base_url
@@ -89,7 +94,7 @@ class ReleaseModel:
         """The model that writes summaries for this release; it has no tools (SPEC K1)."""
         return ReleaseModel(
             summarising(self._release),
-            chat=self._chat,
+            chat_for=self._chat_for,
             resolve_secret=self._resolve_secret,
             demo_base_url=self._demo_base_url,
         )

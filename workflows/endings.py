@@ -1,6 +1,6 @@
 """How a Run can end, as seen by its workflow, and how the workflow then closes (SPEC S2, W3a)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from temporalio.exceptions import ApplicationError
 
@@ -91,10 +91,19 @@ def refused(prepared: PreparedRequest) -> Ending:
     return Ending("failed", RunFailedError.end_reason, prepared.refused, sentence, numbers)
 
 
+NO_ROOM_FOR_A_BLOCK = (
+    "The summarising model's window has no room for a block of material; give it a larger context_window or a smaller"
+    " max_output_tokens (context.summary_model, else model), or lower context.summary_target_tokens."
+)
+
+
 def not_compacted(verdict: CompactionVerdict) -> Ending:
     """A compaction that the request needed came to no summary (SPEC K8)."""
     numbers: dict[str, int | str] = {"reason": verdict.reason or "unknown"}
-    return because(CompactionFailedError, **numbers)
+    ending = because(CompactionFailedError, **numbers)
+    if verdict.code == ConfigurationInvalidError.code:
+        return replace(ending, code=verdict.code, message=NO_ROOM_FOR_A_BLOCK)
+    return ending
 
 
 def broken_down(error: BaseException) -> Ending:

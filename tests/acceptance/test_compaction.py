@@ -11,24 +11,17 @@ from typing import Any
 import pytest
 
 from tests.support import replies
+from tests.support.compactions import SMALL, is_summary
 from tests.support.model_server import RecordedRequest
 from tests.support.run_world import RunWorld, Servers, working_world
 
 Json = dict[str, Any]
-
-SMALL: Json = {"model": {"context_window": 8_000, "max_output_tokens": 1_000}}
-"""B is 8000 - 1000 - 256 = 6744 tokens of one byte each, the trigger is 5395."""
 
 
 @pytest.fixture
 async def world(servers: Servers) -> AsyncIterator[RunWorld]:
     async with working_world(servers) as built:
         yield built
-
-
-def is_summary(request: RecordedRequest) -> bool:
-    """Whether this is a call of the summariser."""
-    return b"You write the summary" in request.body
 
 
 def steps(long: int, turns: int) -> list[Callable[[RecordedRequest], replies.Reply]]:

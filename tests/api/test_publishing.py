@@ -7,8 +7,10 @@ from uuid import UUID
 import pytest
 
 from api.publishing import NOT_RUN_YET, ModelFacts, Ports, StoredConnection, resolve
+from context.budget import plan_budget
 from context.errors import ConfigurationInvalidError, ModelWindowUnknownError
 from context.policy import AgentDefinition, FrozenTool, Release
+from context.summariser import summarising
 
 SPACE = UUID(int=1)
 OFFICIAL = "https://api.openai.com/v1"
@@ -120,6 +122,67 @@ async def test_a_connection_that_is_not_stored_is_named_by_its_key() -> None:
         )
 
 
+async def with_writer(summary_model: dict[str, Any], wired: Ports | None = None) -> Release:
+    """A release whose summaries another model writes."""
+    role = {"provider": "openai", "model": "known", "max_output_tokens": 100}
+    context = {"summary_model": summary_model, "output_reserve_tokens": 60_000, "safety_margin_tokens": 9_000}
+    return await publish(role, wired, context=context)
+
+
+async def test_a_summarising_model_is_resolved_like_the_one_that_answers() -> None:
+    """K1, B3: window, output limit, estimator and address are its own; what the role reserves is the role's."""
+    facts = {"w": ModelFacts(context_window=40_000, max_output_tokens=2_000, source="provider")}
+    wired = ports(mine=StoredConnection("openai_compatible", "http://127.0.0.1:9/v1", facts))
+    release = await with_writer({"provider": "openai_compatible", "model": "w", "connection": "mine"}, wired)
+    assert release.summariser is not None
+    assert release.summariser.context_window == 40_000
+    assert release.summariser.provider_output_limit == 2_000
+    assert release.summariser.base_url == "http://127.0.0.1:9/v1"
+    assert (release.context_window, release.base_url) == (128_000, OFFICIAL)
+    writer = summarising(release)
+    assert plan_budget(writer).input_limit == 40_000 - 2_000 - 400
+    assert writer.definition.model.model == "w"
+
+
+@pytest.mark.parametrize(
+    ("summary_model", "key"),
+    [
+        ({"provider": "openai", "model": "known", "connection": "gone"}, "context.summary_model.connection"),
+        (
+            {"provider": "openai", "model": "known", "max_output_tokens": 99_999},
+            "context.summary_model.max_output_tokens",
+        ),
+        ({"provider": "openai_compatible", "model": "w", "context_window": 9_999}, "context.summary_model.base_url"),
+        (
+            {"provider": "openai", "model": "w", "context_window": 900, "max_output_tokens": 800},
+            "context.summary_model",
+        ),
+    ],
+)
+async def test_a_summarising_model_that_could_not_run_is_refused_by_its_key(
+    summary_model: dict[str, Any], key: str
+) -> None:
+    """E, K3, L3a."""
+    with pytest.raises(ConfigurationInvalidError) as caught:
+        await with_writer(summary_model)
+    assert caught.value.message.startswith(f"{key}: ")
+    assert caught.value.numbers["key"] == key
+
+
+async def test_the_window_of_a_summarising_model_must_be_known_too() -> None:
+    """B3, K1."""
+    with pytest.raises(ModelWindowUnknownError, match=r"context\.summary_model\.context_window"):
+        await with_writer({"provider": "openai", "model": "unheard-of"})
+
+
+async def test_a_stored_key_goes_to_no_other_address_for_summaries_either() -> None:
+    """L3."""
+    wired = ports(mine=StoredConnection("openai", None, {}))
+    elsewhere = {"model": "w", "connection": "mine", "base_url": "https://elsewhere.example/v1"}
+    with pytest.raises(ConfigurationInvalidError, match=r"context\.summary_model\.base_url"):
+        await with_writer(elsewhere | {"provider": "openai", "context_window": 9_999}, wired)
+
+
 UNSUPPORTED: dict[str, dict[str, Any]] = {
     "hooks": {"hooks": [{"name": "h", "point": "tool.request", "kind": "python", "entry": "m:f"}]},
     "shared_fields": {"shared_fields": [{"name": "f", "schema": {}}]},
@@ -131,7 +194,6 @@ UNSUPPORTED: dict[str, dict[str, Any]] = {
     "context.user_turns": {"context": {"user_turns": 3}},
     "context.model_steps": {"context": {"model_steps": 3}},
     "context.messages": {"context": {"messages": 3}},
-    "context.summary_model": {"context": {"summary_model": {"provider": "demo", "model": "demo"}}},
     "context.on_overflow": {"context": {"on_overflow": "compact_once"}},
 }
 
