@@ -35,7 +35,7 @@ from providers.demo.server import serve as serve_demo
 from providers.release_model import ReleaseModel
 from settings import PrivateAddresses, Settings, forget_temporal_secrets, settings_or_exit, use_app_dir
 from storage.episode_commits import EpisodeCommits
-from storage.for_release import StoredResults, secrets_of
+from storage.for_release import StoredResults, keys_of, secrets_of
 from storage.outbox import Relay
 from storage.payloads import Keys
 from storage.reconciling import Reconciler
@@ -93,8 +93,8 @@ def build_activities(store: Store, edges: Edges) -> Sequence[Any]:
         return edges.demo_chat if provider == "demo" else edges.chat
 
     def build_model(release_id: UUID, release: Release) -> ReleaseModel:
-        secrets = secrets_of(store, release_id)
-        return ReleaseModel(release, chat_for=chat_for, resolve_secret=secrets, demo_base_url=edges.demo_base_url)
+        keys = keys_of(store, release_id)
+        return ReleaseModel(release, chat_for=chat_for, resolve_key=keys, demo_base_url=edges.demo_base_url)
 
     def build_tools(release_id: UUID, release: Release) -> ReleaseTools:
         box = edges.boxes.box(release_id, release, resolve_secret=secrets_of(store, release_id))

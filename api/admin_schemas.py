@@ -4,8 +4,9 @@ from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, field_validator
 
+from api.addresses import NOT_AN_ADDRESS, is_api_address
 from api.schemas import Answer, Page, Wanted
 from context.policy import Name
 
@@ -28,9 +29,19 @@ class ConnectionSettings(Wanted):
     """A connection but for its name. Without `api_key` a stored key is kept if provider and address stay the same."""
 
     provider: Literal["openai", "deepseek", "openai_compatible", "demo", "tool"]
-    base_url: str | None = Field(None, max_length=2_000, pattern=r"^https?://\S+$")
-    api_key: str | None = Field(None, min_length=1, max_length=10_000, json_schema_extra={"writeOnly": True})
+    base_url: str | None = Field(None, max_length=2_000, pattern=r"^https?://[!-~]+$")
+    api_key: str | None = Field(
+        None, min_length=1, max_length=10_000, pattern=r"^[!-~]+$", json_schema_extra={"writeOnly": True}
+    )
+    """Sent in a header: visible ASCII characters, no blanks, no line break at its end."""
     models: Annotated[list[KnownModel], Field(max_length=1_000)] | None = None
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_an_address(cls, value: str | None) -> str | None:
+        if value is not None and not is_api_address(value):
+            raise ValueError(NOT_AN_ADDRESS)
+        return value
 
 
 class NewConnection(ConnectionSettings):

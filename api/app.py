@@ -27,9 +27,10 @@ from api.routes import agents, connections, contexts, health, operations, people
 from api.wiring import ApiOptions, Services
 from context.errors import NotFoundError
 from context.policy import AgentDefinition, FrozenTool, Release
+from context.stored_keys import StoredKey
 from egress.addresses import PrivateAddresses
 from egress.client import build_client
-from providers.catalogue import find
+from providers.catalogue import find, is_priced
 from providers.chat import ChatClient
 from providers.profiles import profile_for
 from providers.release_model import ReleaseModel
@@ -129,7 +130,10 @@ def _ports(store: Store, outside: Outside) -> Ports:
         rows = await reads.connections(store, space_id)
         return {row.name: _connection(row) for row in rows if row.name in names}
 
-    return Ports(_catalogued, lambda provider: profile_for(provider).default_base_url, estimator_for, frozen, stored)
+    def official(provider: str) -> str | None:
+        return profile_for(provider).default_base_url
+
+    return Ports(_catalogued, official, estimator_for, frozen, stored, is_priced)
 
 
 def _catalogued(provider: str, model: str, base_url: str | None) -> ModelFacts | None:
@@ -152,10 +156,10 @@ async def _secret(store: Store, space_id: UUID, name: str) -> str | None:
 def _build_model(outside: Outside) -> BuildModel:
     chat = ChatClient(outside.http)
 
-    async def no_secret(name: str) -> str | None:
+    async def no_key(name: str) -> StoredKey | None:
         return None
 
     def build(release: Release) -> ReleaseModel:
-        return ReleaseModel(release, chat_for=lambda provider: chat, resolve_secret=no_secret, demo_base_url=None)
+        return ReleaseModel(release, chat_for=lambda provider: chat, resolve_key=no_key, demo_base_url=None)
 
     return build

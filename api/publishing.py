@@ -7,14 +7,14 @@ tools are reached only through `Ports`, which `api/app.py` wires; only declared 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
-from urllib.parse import urlsplit
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
+from api.addresses import NOT_AN_ADDRESS, is_api_address
 from context.budget import plan_budget
 from context.errors import ConfigurationInvalidError, ForbiddenError, ModelWindowUnknownError
-from context.policy import AgentDefinition, FrozenTool, HookEntry, ModelSettings, Release, Summariser, ToolEntry
+from context.policy import AgentDefinition, FrozenTool, HookEntry, ModelSettings, Price, Release, Summariser, ToolEntry
 from context.summariser import summarising
 
 SUMMARY_MODEL = "context.summary_model"
@@ -50,7 +50,8 @@ class Ports:
 
     `catalogued(provider, model, base_url)` is the checked catalogue; `official_url(provider)` the address a provider
     has by itself; `estimator_for(provider, model, encoding)` names the counter. `freeze_tools(definition, space_id)`
-    raises ConfigurationInvalidError for a tool that can't be loaded or reached.
+    raises ConfigurationInvalidError for a tool that can't be loaded or reached. `priced(provider, model, base_url)`
+    tells whether a model has a public price there.
     """
 
     catalogued: Callable[[str, str, str | None], ModelFacts | None]
@@ -58,6 +59,7 @@ class Ports:
     estimator_for: Callable[[str, str, str | None], str]
     freeze_tools: FreezeTools
     connections: FindConnections
+    priced: Callable[[str, str, str | None], bool]
 
 
 # Keys of the definition whose behaviour this version does not have: publishing them would promise what does not happen.
@@ -113,6 +115,7 @@ async def resolve(definition: AgentDefinition, *, space_id: UUID, ports: Ports) 
     model = _resolved(definition.model, "model", stored, ports)
     writes = definition.context.summary_model
     writer = _resolved(writes, SUMMARY_MODEL, stored, ports) if writes else None
+    _check_cost_limit(definition, model, writer, ports)
     release = Release(
         definition=definition,
         tools=await ports.freeze_tools(definition, space_id),
@@ -200,14 +203,8 @@ def _plain(url: str | None) -> str | None:
 
 
 def _checked_url(url: str | None, key: str) -> str | None:
-    if url is None:
-        return None
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        raise _invalid(key, "is not an address") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
-        raise _invalid(key, "must be an http or https address without user, query or fragment")
+    if url is not None and not is_api_address(url):
+        raise _invalid(key, NOT_AN_ADDRESS)
     return url
 
 
@@ -240,6 +237,36 @@ def _check_output_limit(model: ModelSettings, at: str, known: ModelFacts | None)
     if limit and model.max_output_tokens and model.max_output_tokens > limit:
         reason = f"{model.max_output_tokens} is more than the model's limit of {limit}"
         raise _invalid(f"{at}.max_output_tokens", reason, configured=model.max_output_tokens, limit=limit)
+
+
+def _check_cost_limit(definition: AgentDefinition, model: _Resolved, writer: _Resolved | None, ports: Ports) -> None:
+    """A limit of cost needs calls whose cost can be told, in one currency, or it would never end anything (SPEC L5)."""
+    if definition.limits.max_cost is None:
+        return
+    writes = definition.context.summary_model
+    _check_price("model", definition.model, model.base_url, ports)
+    if writes and writer:
+        _check_price(SUMMARY_MODEL, writes, writer.base_url, ports)
+        if _currency(writes) != _currency(definition.model):
+            raise _invalid("limits.max_cost", f"model and {SUMMARY_MODEL} have prices of different currencies")
+
+
+def _check_price(at: str, model: ModelSettings, base_url: str | None, ports: Ports) -> None:
+    price = model.price
+    if price is None:
+        known = ports.priced(model.provider, model.model, base_url)
+    else:
+        known = price.input is not None and price.output is not None
+    if not known:
+        raise _invalid(
+            "limits.max_cost",
+            f"the price of {at} is not known here, so the limit would have no effect; give {at}.price with input and"
+            " output (per million tokens), or use limits.max_total_tokens instead",
+        )
+
+
+def _currency(model: ModelSettings) -> str:
+    return model.price.currency if model.price else Price().currency
 
 
 def _invalid(key: str, reason: str, **numbers: Any) -> ConfigurationInvalidError:

@@ -9,6 +9,7 @@ from typing import Any
 
 from cli.client import Api
 from cli.output import ExitCode, note
+from context.model_ends import NEEDS_PUBLISHING
 
 SUCCEEDED = "succeeded"
 
@@ -121,6 +122,8 @@ def exit_code(run: Mapping[str, Any]) -> int:
 
 def next_after(run: Mapping[str, Any]) -> str | None:
     """The command that helps after a Run that did not succeed."""
+    if run["end_reason"] in NEEDS_PUBLISHING:
+        return "agentloom publish FILE"
     if run["status"] in ("failed", "stopped"):
         return f"agentloom resume {run['run_id']}"
     return None if run["status"] == SUCCEEDED else f"agentloom show run {run['run_id']}"

@@ -22,6 +22,8 @@ AgentLoomError
 
 from typing import ClassVar
 
+from context.model_ends import ModelEnd
+
 
 class AgentLoomError(Exception):
     """Root of the tree. `code` is the constant of SPEC section 14; `numbers` may be shown to anyone."""
@@ -203,7 +205,7 @@ class RunLostError(RunFailedError):
 class ModelCallError(AgentLoomError):
     """One Attempt at a model failed. `reason` is the `end_reason` if it can't be retried away (SPEC L2).
 
-    `reason` is one of model_unavailable, model_auth, model_quota, model_rejected, context_length.
+    `reason` is one of `context.model_ends`.
     `retry_after_s` is what the provider asked for, in seconds, or None. `status` is the HTTP status, 0 if none.
     The provider's text is never part of it (SPEC Y6).
     """
@@ -211,7 +213,9 @@ class ModelCallError(AgentLoomError):
     code = "MODEL_FAILED"
     sentence = "The call to the model failed."
 
-    def __init__(self, reason: str, *, retryable: bool, status: int = 0, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self, reason: ModelEnd, *, retryable: bool, status: int = 0, retry_after_s: float | None = None
+    ) -> None:
         super().__init__(f"{self.sentence} ({reason}, HTTP {status})" if status else f"{self.sentence} ({reason})")
         self.reason = reason
         self.retryable = retryable

@@ -4,11 +4,14 @@ A definition is frozen into a numbered, hashed AgentRelease; a Run reads its rel
 descriptions here are the text of `docs/agent-definition.md`.
 """
 
+import re
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+HEADER_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
+HEADER_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?|")
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 Ratio = Annotated[Decimal, Field(gt=0, le=1)]
 Tokens = Annotated[int, Field(gt=0, le=100_000_000)]
@@ -71,7 +74,7 @@ class ModelSettings(Part):
     timeout_s: float = Field(300, gt=0, le=3_600)
     """Longest silence of the provider, in seconds, before the attempt is given up."""
     price: Price | None = None
-    """Prices, if the catalogue does not know them."""
+    """Prices; they go before the public ones, which are known for official models at their official address."""
 
     @field_validator("parameters")
     @classmethod
@@ -152,7 +155,7 @@ class Limits(Part):
     max_parallel_tools: int = Field(8, ge=1, le=64)
     """Tool calls of one message that run at once."""
     max_cost: Decimal | None = Field(None, gt=0)
-    """Cost at which a Run ends as exhausted, in the currency of the price."""
+    """Cost at which a Run ends as exhausted, in the currency of the price; the price must be known or given."""
     max_total_tokens: Tokens | None = None
     """Tokens, in and out, at which a Run ends as exhausted."""
 
@@ -187,6 +190,16 @@ class ToolEntry(Part):
     """Allow a repeat of a side effect whose outcome is unknown."""
     allow: tuple[str, ...] | None = None
     """For `mcp`: names of the server's tools that may be used; default all."""
+
+    @field_validator("headers")
+    @classmethod
+    def _headers_can_be_sent(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, text in value.items():
+            if not HEADER_NAME.fullmatch(name):
+                raise ValueError("the name of a header is letters, digits and - or _")
+            if not HEADER_VALUE.fullmatch(text):
+                raise ValueError("the value of a header is visible ASCII characters and blanks, without a line break")
+        return value
 
     @model_validator(mode="after")
     def _has_what_its_kind_needs(self) -> "ToolEntry":

@@ -83,22 +83,33 @@ def find(provider: str, model: str, base_url: str | None) -> CatalogueEntry | No
     """The entry of exactly this model at its official address (no address means that one); None if there is none."""
     if provider == "demo":
         return DEMO
-    official = profile_for(provider).default_base_url
-    if official is None or (base_url or official).rstrip("/") not in (official, official + "/v1"):
+    if not _is_official(provider, base_url):
         return None
     return _OFFICIAL.get(provider, {}).get(model)
 
 
-def cost(provider: str, model: str, usage: Usage, price: Price | None = None) -> Decimal | None:
+def _is_official(provider: str, base_url: str | None) -> bool:
+    official = profile_for(provider).default_base_url
+    return official is not None and (base_url or official).rstrip("/") in (official, official + "/v1")
+
+
+def is_priced(provider: str, model: str, base_url: str | None) -> bool:
+    """Whether a call of this model at this address has a public price."""
+    return cost(provider, model, Usage(input_tokens=1, output_tokens=1), base_url=base_url) is not None
+
+
+def cost(
+    provider: str, model: str, usage: Usage, price: Price | None = None, *, base_url: str | None = None
+) -> Decimal | None:
     """What a call cost, by the given price or else the public one, in that price's currency (public ones are USD).
 
-    None if a price or a count that it needs is not known.
+    None if a price or a count that it needs is not known. Public prices hold at the official address only.
     """
     if price is not None:
         return _by_price(usage, price)
     if usage.input_tokens is None or usage.output_tokens is None:
         return None
-    if provider not in _OFFICIAL:
+    if provider not in _OFFICIAL or not _is_official(provider, base_url):
         return None
     return _public_price(provider, model, usage)
 

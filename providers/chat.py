@@ -17,7 +17,7 @@ from context.errors import ModelCallError
 from context.messages import CREDENTIAL_REMOVED, SURROGATES_REPLACED
 from context.replies import ModelReply
 from egress.credentials import Credentials
-from egress.errors import EgressError
+from egress.errors import AddressRefusedError, AnswerEncodedError, AnswerTooLargeError
 from providers import errors, redaction
 from providers.evidence import Evidence
 from providers.profiles import Profile
@@ -184,8 +184,10 @@ def _failures_named() -> Iterator[None]:
     """Turns what the guard and the network raise into errors by name, without their texts (SPEC Y6)."""
     try:
         yield
-    except (EgressError, httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError):
-        raise errors.EndpointRefusedError("model_rejected", retryable=False) from None
+    except (AnswerTooLargeError, AnswerEncodedError):
+        raise errors.AnswerRefusedError from None
+    except (AddressRefusedError, httpx.InvalidURL, httpx.UnsupportedProtocol):
+        raise errors.EndpointRefusedError from None
     except httpx.TransportError:
         raise errors.unreachable() from None
 
@@ -211,7 +213,7 @@ def _headers(target: ModelTarget) -> dict[str, str]:
     if target.api_key is not None:
         headers["authorization"] = f"Bearer {target.api_key.get_secret_value()}"
     if not all(value.isascii() and value.isprintable() for value in headers.values()):
-        raise ModelCallError("model_auth", retryable=False)
+        raise errors.ConnectionUnusableError
     return headers
 
 

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from context.errors import ModelCallError
+from context.model_ends import ModelEnd
 from context.replies import ModelReply
-from egress.limits import REDIRECTS
 from providers import failure_shapes
 from providers.failure_shapes import Complaint
 
@@ -23,11 +23,35 @@ class RedirectRefusedError(ModelCallError):
 
     sentence = "The model's address answered with a redirect, which is refused; give the final address as base_url."
 
+    def __init__(self, status: int) -> None:
+        super().__init__("model_redirected", retryable=False, status=status)
+
 
 class EndpointRefusedError(ModelCallError):
-    """The guarded client does not reach this address, or its answer broke the guard's bounds."""
+    """The guarded client does not reach this address; nothing was sent, so the provider is not to blame."""
 
-    sentence = "The model's address or its answer is not allowed by the outbound guard."
+    sentence = "The model's address is not allowed by the outbound guard."
+
+    def __init__(self) -> None:
+        super().__init__("model_address_refused", retryable=False)
+
+
+class AnswerRefusedError(ModelCallError):
+    """The answer broke the bounds of the guarded client: too large, or of a size that can't be told."""
+
+    sentence = "The model's answer is not allowed by the outbound guard."
+
+    def __init__(self) -> None:
+        super().__init__("model_answer_refused", retryable=False)
+
+
+class ConnectionUnusableError(ModelCallError):
+    """The stored connection gives no key for this call: it is gone, has moved, or its key fits into no header."""
+
+    sentence = "The model's stored connection can't be used."
+
+    def __init__(self) -> None:
+        super().__init__("model_connection_unusable", retryable=False)
 
 
 class MalformedAnswerError(ModelCallError):
@@ -67,7 +91,7 @@ class BrokenStreamError(ModelCallError):
 def classify(status: int, headers: Mapping[str, str], body: bytes, *, now: datetime | None = None) -> ModelCallError:
     """The error of an HTTP answer that is not a success. `headers` are looked up in lower case."""
     if 300 <= status < 400:
-        return _redirect_or_rejection(status)
+        return RedirectRefusedError(status)
     return _verdict(status, failure_shapes.complaint_in(body), retry_after(headers, now=now))
 
 
@@ -110,12 +134,13 @@ def _verdict(status: int, complaint: Complaint, retry_after_s: float | None) -> 
         return ModelCallError("model_auth", retryable=False, status=status)
     if status >= 500 or status in RETRYABLE_CLIENT_STATUSES:
         return ModelCallError("model_unavailable", retryable=True, status=status, retry_after_s=retry_after_s)
-    return ModelCallError("model_rejected", retryable=False, status=status)
+    reason: ModelEnd = "model_not_found" if _names_no_model(status, complaint) else "model_rejected"
+    return ModelCallError(reason, retryable=False, status=status)
 
 
-def _redirect_or_rejection(status: int) -> ModelCallError:
-    kind = RedirectRefusedError if status in REDIRECTS else ModelCallError
-    return kind("model_rejected", retryable=False, status=status)
+def _names_no_model(status: int, complaint: Complaint) -> bool:
+    """At this address there is no such model, or nothing at all."""
+    return status in (404, 410) or failure_shapes.is_unknown_model(complaint)
 
 
 def _number(text: str | None) -> float | None:

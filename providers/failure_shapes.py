@@ -117,6 +117,14 @@ _CONTENT = re.compile(
 _AUTH_CODES = frozenset(
     {"invalid_api_key", "authentication_error", "invalid_authentication", "permission_denied", "permission_error"}
 )
+_UNKNOWN_MODEL_CODES = frozenset(
+    {"model_not_found", "model_not_exist", "invalid_model", "unknown_model", "model_decommissioned"}
+)
+_UNKNOWN_MODEL = re.compile(
+    r"\bmodel( name| id)?:?\s*([\"'`][^\"'`]{0,200}[\"'`]|\S{0,200})?\s*"
+    r"(not (found|exist)|does(n't| not) exist|is not found|has been (decommissioned|retired))"
+    r"|\b(unknown|no such|invalid) model\b|模型不存在"
+)
 _CALLER_CODES = frozenset(
     {
         "invalid_request_error",
@@ -153,6 +161,11 @@ def is_refused_content(complaint: Complaint) -> bool:
 def is_auth(complaint: Complaint) -> bool:
     """The key is missing, wrong, or may not do this."""
     return bool(complaint.codes & _AUTH_CODES)
+
+
+def is_unknown_model(complaint: Complaint) -> bool:
+    """The provider knows no model of this name."""
+    return bool(complaint.codes & _UNKNOWN_MODEL_CODES or _UNKNOWN_MODEL.search(complaint.text))
 
 
 def is_callers_fault(complaint: Complaint) -> bool:

@@ -19,19 +19,20 @@ from context.messages import ChatMessage
 from context.policy import Release, RetryPolicy
 from context.replies import Usage
 from context.steps import ModelAnswered, ModelBroke, RequestTerms
+from context.stored_keys import StoredKey
 from context.summaries import frame_tokens
 from context.summariser import summarising
 from context.tokens import TokenCounter
 from context.views import system_message
 from providers.catalogue import cost
 from providers.chat import ChatClient, ModelTarget
-from providers.errors import BrokenStreamError
+from providers.errors import BrokenStreamError, ConnectionUnusableError, EndpointRefusedError
 from providers.profiles import profile_for
 from providers.tokenizers import counter_for
 from providers.wire import request_fields, tools_json
 from providers.wire_list import WireList
 
-ResolveSecret = Callable[[str], Awaitable[str | None]]
+ResolveKey = Callable[[str], Awaitable[StoredKey | None]]
 ChatFor = Callable[[str], ChatClient]
 _KEPT_LISTS = 64
 
@@ -43,13 +44,13 @@ class ReleaseModel:
     """
 
     def __init__(
-        self, release: Release, *, chat_for: ChatFor, resolve_secret: ResolveSecret, demo_base_url: str | None
+        self, release: Release, *, chat_for: ChatFor, resolve_key: ResolveKey, demo_base_url: str | None
     ) -> None:
         self._release = release
         self._settings = release.definition.model
         self._chat_for = chat_for
         self._chat = chat_for(self._settings.provider)
-        self._resolve_secret = resolve_secret
+        self._resolve_key = resolve_key
         self._demo_base_url = demo_base_url
         self._base_url = release.base_url or demo_base_url
         self._profile = profile_for(self._settings.provider)
@@ -95,7 +96,7 @@ class ReleaseModel:
         return ReleaseModel(
             summarising(self._release),
             chat_for=self._chat_for,
-            resolve_secret=self._resolve_secret,
+            resolve_key=self._resolve_key,
             demo_base_url=self._demo_base_url,
         )
 
@@ -153,15 +154,22 @@ class ReleaseModel:
 
     def cost(self, usage: Usage) -> Decimal | None:
         """What a call cost, or None if a price or the usage is unknown (SPEC L5)."""
-        return cost(self._settings.provider, self._settings.model, usage, self._settings.price)
+        settings = self._settings
+        return cost(settings.provider, settings.model, usage, settings.price, base_url=self._base_url)
 
     async def _target(self) -> ModelTarget:
-        name = self._settings.connection
-        key = await self._resolve_secret(name) if name else None
-        if (name and key is None) or self._base_url is None:
-            raise ModelCallError("model_auth" if name else "model_rejected", retryable=False)
-        secret = SecretStr(key) if key else None
-        return ModelTarget(self._base_url, secret, self._profile, idle_timeout_s=self._settings.timeout_s)
+        if self._base_url is None:
+            raise EndpointRefusedError
+        key = await self._key(self._settings.connection) if self._settings.connection else None
+        return ModelTarget(self._base_url, key, self._profile, idle_timeout_s=self._settings.timeout_s)
+
+    async def _key(self, name: str) -> SecretStr | None:
+        """The key of the stored connection, if it was stored for the address that this release calls (SPEC L3)."""
+        stored = await self._resolve_key(name)
+        official = self._profile.default_base_url or self._demo_base_url
+        if stored is None or not stored.belongs_to(self._profile.name, self._base_url, official=official):
+            raise ConnectionUnusableError
+        return SecretStr(stored.secret) if stored.secret else None
 
 
 def _compaction_terms(release: Release, budget: Budget) -> CompactionTerms:

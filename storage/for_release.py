@@ -7,6 +7,7 @@ from sqlalchemy import text
 
 from context.errors import NotFoundError
 from context.messages import message_from_bytes
+from context.stored_keys import StoredKey
 from storage.database import fetch_one
 from storage.reads.connections import stored_connection
 from storage.store import Store
@@ -22,16 +23,28 @@ WHOLE = text("""
 
 def secrets_of(store: Store, release_id: UUID) -> Callable[[str], Awaitable[str | None]]:
     """A look-up of stored secrets by connection name, in the space that the release belongs to."""
+    find = keys_of(store, release_id)
 
     async def secret(name: str) -> str | None:
+        stored = await find(name)
+        return stored.secret if stored else None
+
+    return secret
+
+
+def keys_of(store: Store, release_id: UUID) -> Callable[[str], Awaitable[StoredKey | None]]:
+    """The same, with whom each secret was stored for; None if there is no connection of that name."""
+
+    async def key(name: str) -> StoredKey | None:
         async with store.reading() as connection:
             row = await fetch_one(connection, SPACE, release_id=release_id)
         try:
-            return (await stored_connection(store, row["space_id"], name)).secret if row else None
+            found = await stored_connection(store, row["space_id"], name) if row else None
         except NotFoundError:
             return None
+        return StoredKey(found.provider, found.base_url, found.secret) if found else None
 
-    return secret
+    return key
 
 
 class StoredResults:

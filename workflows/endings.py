@@ -17,6 +17,7 @@ from context.errors import (
     RunFailedError,
     WindowExceededError,
 )
+from context.model_ends import ADVICE
 from context.steps import EndStatus, ModelVerdict, PreparedRequest
 
 
@@ -99,11 +100,11 @@ NO_ROOM_FOR_A_BLOCK = (
 
 def not_compacted(verdict: CompactionVerdict) -> Ending:
     """A compaction that the request needed came to no summary (SPEC K8)."""
-    numbers: dict[str, int | str] = {"reason": verdict.reason or "unknown"}
-    ending = because(CompactionFailedError, **numbers)
+    reason = verdict.reason or "unknown"
+    ending = because(CompactionFailedError, reason=reason)
     if verdict.code == ConfigurationInvalidError.code:
         return replace(ending, code=verdict.code, message=NO_ROOM_FOR_A_BLOCK)
-    return ending
+    return replace(ending, message=" ".join(filter(None, (ending.message, ADVICE.get(reason)))))
 
 
 def broken_down(error: BaseException) -> Ending:
@@ -116,15 +117,10 @@ def broken_down(error: BaseException) -> Ending:
 def no_answer(verdict: ModelVerdict, *, estimated: int, input_limit: int) -> Ending:
     """The model gave no usable answer; the two numbers are the size of the request, in tokens."""
     reason = verdict.end_reason or ModelFailedError.end_reason
-    message = {
-        "output_cut": "The answer was cut at the output limit; raise model.max_output_tokens.",
-        "content_filtered": "The provider withheld the answer.",
-        "model_auth": "The provider refused the key; check the stored connection.",
-        "model_quota": "The provider account has no balance or quota left.",
-        "model_rejected": "The provider refused the request; check model and parameters.",
-        "context_too_large": "The provider refused the request as too long: "
-        f"estimated {estimated} tokens of {input_limit}, while calling the model. {WHERE_SET}",
-    }.get(reason, "The model could not be reached or kept failing.")
+    message = ADVICE.get(reason, ADVICE[ModelFailedError.end_reason])
+    if reason == ModelContextLengthError.end_reason:
+        size = f"estimated {estimated} tokens of {input_limit}, while calling the model."
+        message = f"The provider refused the request as too long: {size} {WHERE_SET}"
     numbers: dict[str, int | str] = {"http_status": verdict.status} if verdict.status else {}
     numbers |= {"estimated_input_tokens": estimated, "input_limit": input_limit}
     return Ending("failed", reason, verdict.code or ModelFailedError.code, message, numbers)

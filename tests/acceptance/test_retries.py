@@ -77,7 +77,7 @@ CANNOT_CLEAR = [
     (replies.error(402, "Insufficient Balance"), "model_quota"),
     (replies.error(400, "Content Exists Risk"), "content_filtered"),
     (replies.error(401, "bad key"), "model_auth"),
-    (replies.error(404, "model not found"), "model_rejected"),
+    (replies.error(404, "model not found"), "model_not_found"),
     (replies.error(400, "Insufficient Balance", type="unknown_error", code="invalid_request_error"), "model_quota"),
 ]
 
@@ -99,5 +99,56 @@ async def test_a_redirect_is_refused_and_the_key_stays_here(world: RunWorld, sta
         headers = (("location", f"{elsewhere.base_url}/chat/completions"),)
         world.model.add(replies.body(b"", status=status, headers=headers))
         run = await world.ask()
-    assert (run["status"], run["end_reason"]) == ("failed", "model_rejected")
+    assert (run["status"], run["end_reason"]) == ("failed", "model_redirected")
+    assert "base_url" in run["error"]["message"]
     assert (len(world.model.requests), elsewhere.requests) == (1, [])
+
+
+async def test_an_address_that_the_guard_refuses_is_not_blamed_on_the_provider(world: RunWorld) -> None:
+    """SPEC Y4, S2: nothing was sent, and the end says whose setting that is."""
+    await world.publish(model={"base_url": "http://10.255.255.1/v1"})
+    run = await world.ask()
+    assert (run["status"], run["end_reason"]) == ("failed", "model_address_refused")
+    assert "AGENTLOOM_PRIVATE_ADDRESSES" in run["error"]["message"]
+    assert "10.255" not in run["error"]["message"]
+    [call] = await world.operations(run["run_id"])
+    assert [attempt["error"]["reason"] for attempt in call["attempts"]] == ["model_address_refused"]
+
+
+async def connected(world: RunWorld, **changes: object) -> None:
+    """Store the connection `mine` for the scripted model; `changes` go before."""
+    wanted = {"provider": "openai_compatible", "base_url": world.model.base_url, "api_key": "sk-first-key"}
+    answer = await world.http.put("/connections/mine", json=wanted | changes)
+    assert answer.status_code == 200, answer.text
+
+
+async def test_a_connection_that_has_moved_gives_its_key_to_no_older_release(world: RunWorld) -> None:
+    """SPEC L3: the key of the new address never goes to the old one; stored anew for it, the Run goes on."""
+    await connected(world)
+    await world.publish(model={"connection": "mine"})
+    await connected(world, base_url="https://elsewhere.example/v1", api_key="sk-second-key")
+    run = await world.ask()
+    assert (run["status"], run["end_reason"], world.model.requests) == ("failed", "model_connection_unusable", [])
+    await connected(world, api_key="sk-third-key")
+    world.model.add("done")
+    await world.resume(run["run_id"])
+    assert (await world.ended(run["run_id"]))["answer"] == "done"
+    assert [one.headers["authorization"] for one in world.model.requests] == ["Bearer sk-third-key"]
+
+
+async def test_a_connection_that_is_gone_ends_the_run_with_its_own_reason(world: RunWorld) -> None:
+    """SPEC S2: nobody refused the key; there is none."""
+    await connected(world)
+    await world.publish(model={"connection": "mine"})
+    assert (await world.http.delete("/connections/mine")).status_code == 204
+    run = await world.ask()
+    assert (run["end_reason"], world.model.requests) == ("model_connection_unusable", [])
+
+
+async def test_a_connection_without_a_key_is_used_without_one(world: RunWorld) -> None:
+    """SPEC B3, L1: a local server needs none; the connection still says address and window."""
+    await connected(world, api_key=None)
+    await world.publish(model={"connection": "mine"})
+    world.model.add("done")
+    assert (await world.ask())["answer"] == "done"
+    assert "authorization" not in world.model.requests[0].headers

@@ -106,6 +106,42 @@ async def test_an_unknown_address_and_a_wrong_method_are_problems_too(ann: Perso
     assert "POST" in refused.headers["allow"]
 
 
+BAD_CONNECTIONS: list[tuple[dict[str, Any], str]] = [
+    *(({"api_key": f"{MARK}{odd}"}, "body.api_key") for odd in ("\n", "\r\nX-Evil: 1", " x", "\t", "ключ", "\x7f")),
+    ({"api_key": ""}, "body.api_key"),
+    *(
+        ({"base_url": url}, "body.base_url")
+        for url in (
+            f"https://user:{MARK}@x/v1",
+            f"https://{MARK}@x/v1",
+            f"https://x/v1?key={MARK}",
+            f"https://x/v1#{MARK}",
+            "https://x/v1\n",
+            "https://x:99999/v1",
+            "https://x:/v1?",
+            "https:///v1",
+            "https://[x/v1",
+            "ftp://x/v1",
+        )
+    ),
+]
+
+
+async def test_a_connection_that_no_call_could_use_is_refused_with_its_field(
+    ann: Person, subtests: pytest.Subtests
+) -> None:
+    """Y5, L6: a key that no header can carry, an address that is none or that holds a secret; nothing is stored."""
+    for changes, field in BAD_CONNECTIONS:
+        with subtests.test(repr(changes)):
+            wanted = {"provider": "openai_compatible", "base_url": "https://x/v1", "api_key": "k"} | changes
+            for answer in (
+                await ann.http.put("/connections/mine", json=wanted),
+                await ann.http.post("/connections", json=wanted | {"name": "mine"}),
+            ):
+                assert field in check_problem(answer, 422, "INPUT_INVALID")["detail"]
+    assert (await ann.http.get("/connections/mine")).status_code == 404
+
+
 WRONG_PARAMETERS: list[tuple[str, dict[str, str]]] = [
     ("/runs/planted-marker", {}),
     ("/sessions/planted-marker", {}),
@@ -145,6 +181,15 @@ BAD_DEFINITIONS: dict[str, tuple[dict[str, Any], str]] = {
     "a window without room": ({"model": DEFINITION["model"] | {"context_window": 300}}, "room"),
     "hooks": ({"hooks": [{"name": "h", "point": "tool.request", "kind": "http", "url": "http://x"}]}, "hooks"),
     "a module that is not there": ({"tools": [{"kind": "python", "name": "t", "entry": "no_such:f"}]}, "no_such"),
+    "a header with a line break": (
+        {"tools": [{"kind": "http", "name": "t", "url": "http://x", "headers": {"X-A": f"{MARK}\r\nX-B: 1"}}]},
+        "body.definition.tools.0.headers",
+    ),
+    "a header whose name is none": (
+        {"tools": [{"kind": "http", "name": "t", "url": "http://x", "headers": {"X A": "1"}}]},
+        "body.definition.tools.0.headers",
+    ),
+    "a cost limit without a price": ({"limits": {"max_cost": 1}}, "model.price"),
     "a connection that is not there": ({"model": DEFINITION["model"] | {"connection": "gone"}}, "model.connection"),
 }
 

@@ -34,7 +34,11 @@ def ports(**connections: StoredConnection) -> Ports:
     async def find(space_id: UUID, names: Sequence[str]) -> Mapping[str, StoredConnection]:
         return {name: connections[name] for name in names if name in connections}
 
-    return Ports(catalogued, official_url, lambda provider, model, encoding: "utf8-bytes/v1", no_tools, find)
+    return Ports(catalogued, official_url, lambda provider, model, encoding: "utf8-bytes/v1", no_tools, find, priced)
+
+
+def priced(provider: str, model: str, base_url: str | None) -> bool:
+    return (provider, model, base_url) == ("openai", "known", OFFICIAL)
 
 
 async def publish(model: dict[str, Any], wired: Ports | None = None, **more: Any) -> Release:
@@ -92,7 +96,18 @@ async def test_a_window_without_room_for_input_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "base_url", ["ftp://x/v1", "http://user:secret@x/v1", "https://x/v1?key=secret", "http:///v1", "http://[x/v1", "x"]
+    "base_url",
+    [
+        "ftp://x/v1",
+        "http://user:secret@x/v1",
+        "https://x/v1?key=secret",
+        "http:///v1",
+        "http://[x/v1",
+        "http://x:99999/v1",
+        "http://x/v1\n",
+        "http://x /v1",
+        "x",
+    ],
 )
 async def test_an_address_that_is_none_is_refused_without_repeating_it(base_url: str) -> None:
     """Y6."""
@@ -100,6 +115,46 @@ async def test_an_address_that_is_none_is_refused_without_repeating_it(base_url:
         await publish({"provider": "openai_compatible", "model": "m", "context_window": 9_999, "base_url": base_url})
     assert caught.value.message.startswith("model.base_url: ")
     assert "secret" not in caught.value.message
+
+
+GATEWAY = {"provider": "openai", "model": "known", "context_window": 9_999, "base_url": "https://gateway.example/v1"}
+LOCAL = {"provider": "openai_compatible", "model": "m", "context_window": 9_999, "base_url": "http://127.0.0.1:9/v1"}
+LIMITS = {"max_cost": "2.50"}
+
+
+@pytest.mark.parametrize(
+    "model",
+    [LOCAL, GATEWAY, LOCAL | {"price": {}}, LOCAL | {"price": {"input": 1}}, GATEWAY | {"price": {"output": 1}}],
+)
+async def test_a_cost_limit_that_could_never_be_told_is_refused(model: dict[str, Any]) -> None:
+    """L5: without a price for input and output no call has a cost; the error says how to give one."""
+    with pytest.raises(ConfigurationInvalidError) as caught:
+        await publish(model, limits=LIMITS)
+    assert caught.value.message.startswith("limits.max_cost: ")
+    assert "model.price" in caught.value.message
+    assert caught.value.numbers["key"] == "limits.max_cost"
+    await publish(model)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [{"provider": "openai", "model": "known"}, LOCAL | {"price": {"input": 1, "output": 0}}],
+)
+async def test_a_cost_limit_is_taken_where_the_price_is_known(model: dict[str, Any]) -> None:
+    """L5: the public price at the official address, or one that a person gave."""
+    assert (await publish(model, limits=LIMITS)).definition.limits.max_cost is not None
+
+
+async def test_a_cost_limit_needs_the_price_of_the_summarising_model_too_in_the_same_currency() -> None:
+    """L5, K1: what summaries cost counts against the limit."""
+    priced_model = LOCAL | {"price": {"input": 1, "output": 1}}
+    for writer, named in (
+        (LOCAL, "context.summary_model.price"),
+        (LOCAL | {"price": {"input": 1, "output": 1, "currency": "CNY"}}, "currencies"),
+    ):
+        with pytest.raises(ConfigurationInvalidError, match=named):
+            await publish(priced_model, limits=LIMITS, context={"summary_model": writer})
+    await publish(priced_model, limits=LIMITS, context={"summary_model": priced_model})
 
 
 async def test_a_stored_key_goes_to_no_other_provider_or_address() -> None:

@@ -55,6 +55,21 @@ def test_the_exit_code_and_the_next_command_follow_from_how_the_run_ended(
     assert (exit_code(run), next_after(run)) == (code, helps)
 
 
+@pytest.mark.parametrize(
+    ("reason", "helps"),
+    [
+        ("model_auth", "agentloom resume r"),
+        ("model_connection_unusable", "agentloom resume r"),
+        ("model_redirected", "agentloom publish FILE"),
+        ("model_not_found", "agentloom publish FILE"),
+        ("model_address_refused", "agentloom publish FILE"),
+    ],
+)
+def test_a_cause_that_is_frozen_into_the_release_is_mended_by_publishing(reason: str, helps: str) -> None:
+    """17, S9: a resume keeps the release, so it would end the same way."""
+    assert next_after({"run_id": "r", "status": "failed", "end_reason": reason}) == helps
+
+
 def test_an_end_without_success_says_why() -> None:
     """17."""
     run = {"run_id": "r", "status": "failed", "end_reason": "model_auth"}

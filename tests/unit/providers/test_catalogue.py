@@ -6,7 +6,7 @@ import pytest
 
 from context.policy import Price
 from context.replies import Usage
-from providers.catalogue import cost, find
+from providers.catalogue import cost, find, is_priced
 
 USAGE = Usage(input_tokens=1_000_000, output_tokens=100_000, cached_tokens=400_000)
 
@@ -61,11 +61,22 @@ def test_a_public_price_is_found_by_provider_and_model() -> None:
     assert found > 0
 
 
+def test_a_public_price_holds_at_the_official_address_only() -> None:
+    """SPEC L3a, L5: the same id elsewhere can be another model at another price."""
+    assert cost("openai", "gpt-4o", USAGE, base_url="https://gateway.test/v1") is None
+    assert cost("openai", "gpt-4o", USAGE, base_url="https://api.openai.com/v1/") == cost("openai", "gpt-4o", USAGE)
+    assert is_priced("openai", "gpt-4o", None)
+    assert not is_priced("openai", "gpt-4o", "https://gateway.test/v1")
+    assert not is_priced("openai", "no-such-model", None)
+    assert not is_priced("demo", "demo", None)
+
+
 @pytest.mark.parametrize(
     ("provider", "model", "usage", "price"),
     [
         ("openai", "no-such-model", USAGE, None),
         ("openai_compatible", "gpt-4o", USAGE, None),
+        ("demo", "demo", USAGE, Price(output=Decimal(1))),
         ("openai", "gpt-4o", Usage(), None),
         ("openai", "gpt-4o", Usage(input_tokens=5), None),
         ("demo", "demo", Usage(), Price(input=Decimal(1), output=Decimal(1))),

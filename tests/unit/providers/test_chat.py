@@ -251,7 +251,7 @@ async def test_a_redirect_takes_the_key_nowhere(http: httpx.AsyncClient) -> None
             for _ in moved:
                 with pytest.raises(RedirectRefusedError) as failure:
                     await attempt(http, target(server))
-                assert not failure.value.retryable
+                assert (failure.value.reason, failure.value.retryable) == ("model_redirected", False)
         assert elsewhere.requests == []
 
 
@@ -260,7 +260,7 @@ async def test_an_address_that_the_guard_refuses_is_not_tried_again() -> None:
     async with ModelServer(["x"]) as server, build_client(private_addresses="none") as strict:
         with pytest.raises(EndpointRefusedError) as failure:
             await attempt(strict, target(server))
-        assert not failure.value.retryable
+        assert (failure.value.reason, failure.value.retryable) == ("model_address_refused", False)
         assert server.requests == []
 
 
@@ -272,7 +272,7 @@ async def test_an_answer_over_the_limit_is_a_failure_by_name() -> None:
     ):
         with pytest.raises(ModelCallError) as failure:
             await attempt(small, target(server))
-        assert not failure.value.retryable
+        assert (failure.value.reason, failure.value.retryable) == ("model_answer_refused", False)
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:1/v1", "http://no-such-host.invalid/v1"])
@@ -284,14 +284,15 @@ async def test_a_server_that_is_away_may_be_tried_again(http: httpx.AsyncClient,
 
 
 @pytest.mark.parametrize("key", ["sk-with\nbreak", "sk-ключ"])
-async def test_a_key_that_no_header_can_carry_is_an_auth_failure_without_the_key(
+async def test_a_key_that_no_header_can_carry_is_refused_before_anything_is_sent(
     http: httpx.AsyncClient, key: str
 ) -> None:
     """SPEC Y6."""
     async with ModelServer(["x"]) as server:
         with pytest.raises(ModelCallError) as failure:
             await attempt(http, target(server, key=key))
-    assert failure.value.reason == "model_auth"
+        assert server.requests == []
+    assert failure.value.reason == "model_connection_unusable"
     assert failure.value.__context__ is None
     assert "sk-" not in repr(failure.value)
 

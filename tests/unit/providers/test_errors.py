@@ -46,7 +46,14 @@ FINAL = [
     (row(401, "bad key"), "model_auth"),
     (row(403, "not yours"), "model_auth"),
     (row(400, "x", code="invalid_api_key"), "model_auth"),
-    (row(404, "model not found"), "model_rejected"),
+    (row(404, "model not found"), "model_not_found"),
+    (row(404, ""), "model_not_found"),
+    (row(410, "gone"), "model_not_found"),
+    (row(400, "Model Not Exist", type="invalid_request_error"), "model_not_found"),
+    (row(400, "The model `m` has been decommissioned", code="model_decommissioned"), "model_not_found"),
+    (row(422, "model 'm' does not exist"), "model_not_found"),
+    (row(400, "the tool in your model request was not found"), "model_rejected"),
+    (row(405, "method not allowed"), "model_rejected"),
     (row(422, "x"), "model_rejected"),
 ]
 
@@ -102,7 +109,13 @@ def test_a_redirect_is_refused_by_name_and_not_tried_again(status: int) -> None:
     """Case 107."""
     error = classify(status, {"location": "https://elsewhere.test"}, b"")
     assert isinstance(error, RedirectRefusedError)
-    assert not error.retryable
+    assert (error.reason, error.retryable) == ("model_redirected", False)
+
+
+@pytest.mark.parametrize("status", [300, 304, 305, 306, 399])
+def test_every_other_3xx_is_a_redirect_too(status: int) -> None:
+    """SPEC Y4: a provider that does not answer itself never gets another request."""
+    assert (classify(status, {}, b"").reason, classify(status, {}, b"").retryable) == ("model_redirected", False)
 
 
 NOW = datetime(2026, 10, 21, 7, 27, 52, tzinfo=UTC)

@@ -1,0 +1,20 @@
+"""A stored key as the edge that calls a model is given it: for whom it was stored, and the secret itself (SPEC L3)."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class StoredKey:
+    """The key of a stored connection. `secret` is None for a server that needs none; no text form shows it."""
+
+    provider: str
+    base_url: str | None
+    secret: str | None = field(repr=False)
+
+    def belongs_to(self, provider: str, base_url: str | None, *, official: str | None) -> bool:
+        """Whether it was stored for this provider and address; no address is the `official` one."""
+        return (self.provider, _plain(self.base_url or official)) == (provider, _plain(base_url or official))
+
+
+def _plain(base_url: str | None) -> str | None:
+    return base_url.rstrip("/") if base_url else None
