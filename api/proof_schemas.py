@@ -71,8 +71,19 @@ class RevisionList(Answer):
     items: list[RevisionEntry]
 
 
+BreakName = Literal["content", "chain", "order", "record", "revision", "input", "coverage", "doubled", "request"]
+
+
 class VerifiedBreak(Answer):
-    kind: str
+    """What kind of thing is broken, of which record, context, input, summary, request …, and at which number in it.
+
+    `content`: what is stored is gone or not what its hash says. `chain`: a record is not what the hash chain says, or
+    is missing. `order`: the session's own numbering has a gap. `record`: a record does not fit its message. `revision`:
+    a revision is missing. `input`: an input is missing or shown in other words. `coverage`: a summary does not cover
+    what it says. `doubled`: a request shows a piece twice. `request`: what was sent can't be rebuilt.
+    """
+
+    kind: BreakName
     subject: str
     place: int | None
 
@@ -82,6 +93,7 @@ class SessionCheck(Answer):
 
     session_id: UUID
     records: int
+    contents: int
     snapshots: int
     requests: int
     breaks: list[VerifiedBreak]

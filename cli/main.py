@@ -25,6 +25,7 @@ COMMAND_MODULES = (
     "ask",
     "watch",
     "show",
+    "verify",
     "sessions",
     "keys",
     "completion",

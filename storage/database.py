@@ -21,6 +21,7 @@ from context.errors import AgentLoomError, UnavailableError
 # SQLSTATE classes and codes that mean "not now": connection, operator intervention (starting up, shutting down),
 # lock_timeout, deadlock, too many connections.
 DIALECT = PGDialect_asyncpg()  # type: ignore[no-untyped-call]
+AT_ONE_MOMENT: dict[str, Any] = {"isolation": "repeatable_read", "readonly": True}
 AWAY = ("08", "57P", "55P03", "40P01", "53300")
 
 
@@ -71,6 +72,12 @@ class Database:
         async with self.reading() as connection, driver_of(connection).transaction():
             if not durable:
                 await connection.execute(text("SET LOCAL synchronous_commit TO off"))
+            yield connection
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[AsyncConnection]:
+        """A connection on which every statement sees the database as it was at the first one, and changes nothing."""
+        async with self.reading() as connection, driver_of(connection).transaction(**AT_ONE_MOMENT):
             yield connection
 
     @asynccontextmanager

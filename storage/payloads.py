@@ -98,9 +98,9 @@ class Vault:
             )
         try:
             packed = cipher.decrypt(body[:NONCE], body[NONCE:], payload_id)
-        except InvalidTag:
+            return zstandard.ZstdDecompressor().decompress(packed) if codec == "zstd" else packed
+        except (InvalidTag, zstandard.ZstdError):
             raise CorruptPayloadError from None
-        return zstandard.ZstdDecompressor().decompress(packed) if codec == "zstd" else packed
 
 
 def _pack(content: bytes) -> tuple[str, bytes]:
@@ -117,6 +117,7 @@ INSERT = text("""
 """)
 
 SELECT = text("SELECT payload_id, key_id, codec, body FROM payloads WHERE payload_id = ANY(:ids)")
+WHOLE = text("SELECT payload_id, key_id, codec, size, digest, body FROM payloads WHERE payload_id = ANY(:ids)")
 
 
 class Payloads:
@@ -154,6 +155,25 @@ class Payloads:
     async def read_one(self, connection: AsyncConnection, payload_id: bytes) -> bytes:
         """The plain content of one payload."""
         return (await self.read(connection, [payload_id]))[payload_id]
+
+    async def broken(self, connection: AsyncConnection, ids: Sequence[bytes]) -> frozenset[bytes]:
+        """Those of the ids whose stored row is gone or no longer what its id, size and digest say (SPEC M7).
+
+        Looks past the cache, and makes the cache forget what is broken: from then on its readers meet the truth.
+        """
+        rows = await fetch_all(connection, WHOLE, ids=ids)
+        broken = frozenset(ids) - {row["payload_id"] for row in rows if self._is_intact(row)}
+        for payload_id in broken & self._cache.keys():
+            self._cached -= len(self._cache.pop(payload_id))
+        return broken
+
+    def _is_intact(self, row: Mapping[str, Any]) -> bool:
+        try:
+            plain = self.vault.open(row["payload_id"], row["key_id"], row["codec"], row["body"])
+        except CorruptPayloadError:
+            return False
+        told = (row["payload_id"], row["size"], row["digest"])
+        return told == (self.vault.keyed_hash(plain), len(plain), hashlib.sha256(plain).digest())
 
     def _remember(self, payload_id: bytes, content: bytes) -> None:
         if payload_id in self._cache or len(content) > self._limit // 8:

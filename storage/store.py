@@ -63,6 +63,12 @@ class Store:
         async with self.database.reading() as connection:
             yield connection
 
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[AsyncConnection]:
+        """A connection for reads that must fit together; what is committed meanwhile is not seen."""
+        async with self.database.snapshot() as connection:
+            yield connection
+
     async def aclose(self) -> None:
         """Close every connection."""
         await self.database.aclose()

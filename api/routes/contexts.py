@@ -11,7 +11,7 @@ from api.openapi import refusals, router
 from api.paging import After, Limit
 from api.proof_schemas import ContextRecord, ContextView, RevisionList, SessionCheck, VerifiedBreak
 from api.wiring import Services, Wired
-from context.errors import CorruptPayloadError
+from context.errors import CorruptPayloadError, NotFoundError
 from storage import reads
 
 routes = router("contexts")
@@ -47,12 +47,13 @@ async def list_context_revisions(
 
 @routes.get("/sessions/{session_id}/verify", responses=refusals(404))
 async def verify_session(session_id: UUID, caller: Caller, services: Wired) -> SessionCheck:
-    """Re-derive the hash chains, the coverage of summaries and every request's hash; reports each break."""
+    """Re-derive content, hash chains, the coverage of summaries and every request's hash; reports each break."""
     checked = await reads.verified(services.store, session_id, caller.user_id)
     broken = [one for one in checked.requests if not await _rebuilds(services, one)]
     return SessionCheck(
         session_id=session_id,
         records=checked.records,
+        contents=checked.contents,
         snapshots=checked.snapshots,
         requests=len(checked.requests),
         breaks=[
@@ -75,6 +76,6 @@ def _record(row: reads.RecordRow) -> ContextRecord:
 async def _rebuilds(services: Services, operation_id: UUID) -> bool:
     try:
         await services.rebuild(operation_id)
-    except CorruptPayloadError:
+    except (CorruptPayloadError, NotFoundError):
         return False
     return True

@@ -1,120 +1,236 @@
-"""Whether a session is what it says: chains, coverage and lists re-derived from what is stored (SPEC M7).
+"""Whether a session is what it says: content, chains, coverage and lists re-derived from what is stored (SPEC M7).
 
-Rebuilding its requests is up to the caller, who knows wire forms. Reads by page; reports every break, mends none.
+Everything is seen at one moment, so a Run that goes on meanwhile breaks nothing. Rebuilding requests is up to the
+caller, who knows wire forms. Reads by page; reports every break by name and place, mends none.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any, Literal
 from uuid import UUID
 
+from pydantic import ValidationError
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.material import piece_of
+from context.messages import message_from_bytes
 from context.revisions import EMPTY_CHAIN, next_chain
 from context.snapshots import doubled
-from storage.covering import coverage_of
+from context.views import ViewItem
 from storage.database import fetch_all
+from storage.reads.contents import Contents, contents_of
 from storage.reads.owned import check_session
+from storage.reads.verifying_summaries import Summaries
 from storage.store import Store
 from storage.view_lists import listed
 
 PAGE = 200
 
-CONTEXTS = text("SELECT context_id, chain, record_head FROM role_contexts WHERE session_id = :session_id")
+HEADS = text("SELECT input_head, record_head FROM sessions WHERE session_id = :session_id")
+CONTEXTS = text("""
+    SELECT context_id, chain, record_head, revision FROM role_contexts WHERE session_id = :session_id
+    ORDER BY context_id
+""")
 RECORDS = text("""
-    SELECT c.context_seq, c.record_id, c.payload_id, c.chain FROM context_records c
+    SELECT c.context_seq, c.seq, c.record_id, c.payload_id, p.digest, c.chain, c.role, c.call_id
+    FROM context_records c LEFT JOIN payloads p USING (payload_id)
     WHERE c.context_id = :context_id AND c.context_seq > :after ORDER BY c.context_seq LIMIT :page
 """)
-SNAPSHOTS = text("""
-    SELECT snapshot_id, pieces FROM snapshots WHERE session_id = :session_id ORDER BY created_at, snapshot_id
+REVISIONS = text("""
+    SELECT revision, record_watermark FROM context_revisions
+    WHERE context_id = :context_id AND revision > :after ORDER BY revision LIMIT :page
 """)
-COVERED = text("""
-    SELECT p.snapshot_id, p.piece FROM snapshots s JOIN snapshot_pieces p USING (snapshot_id)
-      JOIN context_records c ON c.context_id = p.context_id AND c.context_seq = p.context_seq
-      JOIN payloads w ON w.payload_id = c.payload_id
-    WHERE s.session_id = :session_id AND w.digest <> p.digest AND s.outdated_at IS NULL
+SEQS = text("SELECT seq FROM context_records WHERE session_id = :session_id AND seq > :after ORDER BY seq LIMIT :page")
+INPUT_SEQS = text("""
+    SELECT input_seq AS seq FROM user_inputs WHERE session_id = :session_id AND input_seq > :after
+    ORDER BY input_seq LIMIT :page
+""")
+# Records of an input that are not in its words, and messages of a request that are not in their record's.
+MISQUOTED_INPUTS = text("""
+    SELECT i.input_id, i.input_seq FROM context_records c JOIN user_inputs i USING (input_id)
+    WHERE c.session_id = :session_id AND c.payload_id <> i.payload_id ORDER BY i.input_seq
+""")
+MISQUOTED = text("""
+    SELECT DISTINCT c.record_id, c.context_seq FROM role_contexts x JOIN request_views w USING (context_id)
+      JOIN view_items v ON v.view_id = w.view_id JOIN context_records c ON c.record_id = v.source_id
+    WHERE x.session_id = :session_id AND v.kind IN ('assistant', 'tool_result', 'feedback')
+      AND v.transform IS NULL AND v.payload_id <> c.payload_id ORDER BY c.context_seq, c.record_id
 """)
 REQUESTS = text("""
-    SELECT operation_id, view_id, view_length FROM operations
-    WHERE session_id = :session_id AND request_hash IS NOT NULL AND view_id IS NOT NULL AND operation_id > :after
-    ORDER BY operation_id LIMIT :page
+    SELECT o.operation_id, o.view_id, o.view_length,
+           o.request_hash IS NULL OR o.view_id IS NULL OR o.view_length IS NULL AS unprovable
+    FROM operations o
+    WHERE o.session_id = :session_id AND o.purpose <> 'tool' AND o.operation_id > :after
+      AND (o.request_hash IS NOT NULL OR EXISTS (SELECT 1 FROM attempts a
+           WHERE a.operation_id = o.operation_id AND a.state = 'succeeded'))
+    ORDER BY o.operation_id LIMIT :page
 """)
+
+BreakKind = Literal["content", "chain", "order", "record", "revision", "input", "coverage", "doubled", "request"]
 
 
 @dataclass(frozen=True)
 class Break:
-    """One thing that is not as it should be, by name and place."""
+    """One thing that is not as it should be, by name and place.
 
-    kind: Literal["chain", "content", "coverage", "doubled", "request"]
+    `content`: what is stored is not what its id, size and digest say, or gone. `chain`: a record is not what the hash
+    chain of its context says, or one is missing at this `context_seq`. `order`: the session's own sequence has a gap or
+    disagrees. `record`: a record does not fit its message, or a request shows it in other words. `revision`: a revision
+    is missing or disagrees with the records. `input`: one is missing, or shown in other words. `coverage`: a summary
+    does not cover what it says. `doubled`: a request shows a piece twice. `request`: the one that was sent can't be
+    rebuilt.
+    """
+
+    kind: BreakKind
     subject: str
     place: int | None = None
 
 
 @dataclass(frozen=True)
 class Checked:
-    """How much was looked at, and everything that was wrong."""
+    """How much was looked at, and everything that was wrong. `requests` are those whose hash is still to be checked."""
 
     records: int
+    contents: int
     snapshots: int
     requests: tuple[UUID, ...]
     breaks: tuple[Break, ...]
 
 
 async def verified(store: Store, session_id: UUID, owner_id: UUID) -> Checked:
-    """Check a session's chains, snapshots and lists. Raises NotFoundError."""
-    breaks: list[Break] = []
-    records, requests = 0, []
-    async with store.reading() as connection:
+    """Check a session's content, chains, snapshots and lists. Raises NotFoundError."""
+    async with store.snapshot() as connection:
         await check_session(connection, session_id, owner_id)
-        for context in await fetch_all(connection, CONTEXTS, session_id=session_id):
-            records += await _check_chain(store, connection, context, breaks)
-        snapshots = await _check_snapshots(connection, session_id, breaks)
-        async for row in _requests(connection, session_id):
-            requests.append(row["operation_id"])
-            breaks += await _doubled(connection, row)
-    return Checked(records, snapshots, tuple(requests), tuple(breaks))
+        return await _Verification(store, connection, session_id).run()
 
 
-async def _check_chain(store: Store, connection: AsyncConnection, context: Any, breaks: list[Break]) -> int:
-    chain, place = EMPTY_CHAIN, 0
-    while rows := await fetch_all(connection, RECORDS, context_id=context["context_id"], after=place, page=PAGE):
-        contents = await store.payloads.read(connection, [row["payload_id"] for row in rows])
-        for row in rows:
-            chain = next_chain(chain, row["context_seq"], sha256(contents[row["payload_id"]]).digest())
-            if row["context_seq"] != place + 1 or row["chain"] != chain:
-                breaks.append(Break("chain", f"record/{row['record_id']}", row["context_seq"]))
-            place, chain = row["context_seq"], row["chain"]
-    if (place, chain) != (context["record_head"], context["chain"]):
-        breaks.append(Break("chain", f"context/{context['context_id']}", place))
-    return place
+class _Verification:
+    """One check of one session."""
+
+    def __init__(self, store: Store, connection: AsyncConnection, session_id: UUID) -> None:
+        self._store = store
+        self._connection = connection
+        self._session_id = session_id
+        self._summaries = Summaries(connection, session_id)
+        self._breaks: list[Break] = []
+        self._records = 0
+
+    async def run(self) -> Checked:
+        contents = await contents_of(self._store, self._connection, self._session_id)
+        self._breaks += [Break("content", one.subject, one.place) for one in contents.referring]
+        for context in await self._rows(CONTEXTS):
+            await self._check_chain(context, contents)
+            await self._check_revisions(context)
+        await self._check_sequences()
+        await self._check_words()
+        self._breaks += [Break("coverage", subject, place) async for subject, place in self._summaries.breaks()]
+        requests = await self._check_requests()
+        return Checked(self._records, contents.count, self._summaries.count, requests, tuple(self._breaks))
+
+    async def _check_chain(self, context: Mapping[str, Any], contents: Contents) -> None:
+        """Each record against the one before; after a break the check goes on from what is stored."""
+        subject = f"context/{context['context_id']}"
+        chain, place, seq = EMPTY_CHAIN, 0, 0
+        async for row in self._paged(RECORDS, "context_seq", context_id=context["context_id"]):
+            if row["context_seq"] != place + 1:
+                self._breaks.append(Break("chain", subject, place + 1))
+            elif row["digest"] is not None and row["chain"] != next_chain(chain, row["context_seq"], row["digest"]):
+                self._breaks.append(Break("chain", f"record/{row['record_id']}", row["context_seq"]))
+            if row["seq"] <= seq:
+                self._breaks.append(Break("order", f"record/{row['record_id']}", row["context_seq"]))
+            if row["payload_id"] not in contents.broken and not await self._fits(row):
+                self._breaks.append(Break("record", f"record/{row['record_id']}", row["context_seq"]))
+            chain, place, seq = row["chain"], row["context_seq"], row["seq"]
+            self._records += 1
+        if (place, chain) != (context["record_head"], context["chain"]):
+            self._breaks.append(Break("chain", subject, min(place, context["record_head"]) + 1))
+
+    async def _fits(self, row: Mapping[str, Any]) -> bool:
+        """Whether a record's own columns say what its message says."""
+        try:
+            message = message_from_bytes(await self._store.payloads.read_one(self._connection, row["payload_id"]))
+        except ValidationError:
+            return False
+        return message.role == row["role"] and (message.role != "tool" or message.tool_call_id == row["call_id"])
+
+    async def _check_revisions(self, context: Mapping[str, Any]) -> None:
+        subject = f"context/{context['context_id']}"
+        number, watermark = 0, 0
+        async for row in self._paged(REVISIONS, "revision", context_id=context["context_id"]):
+            if row["revision"] != number + 1 or row["record_watermark"] < watermark:
+                self._breaks.append(Break("revision", subject, number + 1))
+            number, watermark = row["revision"], row["record_watermark"]
+        if (number, watermark) != (context["revision"], context["record_head"]):
+            self._breaks.append(Break("revision", subject, number))
+
+    async def _check_sequences(self) -> None:
+        """Records and inputs of the session are numbered without a gap, up to where its heads stand."""
+        subject = f"session/{self._session_id}"
+        for heads in await self._rows(HEADS):
+            for gap in await self._gaps(SEQS, heads["record_head"]):
+                self._breaks.append(Break("order", subject, gap))
+            for gap in await self._gaps(INPUT_SEQS, heads["input_head"]):
+                self._breaks.append(Break("input", subject, gap))
+
+    async def _gaps(self, statement: Any, head: int) -> list[int]:
+        """The first missing number of each gap below the head, and the first number above it."""
+        gaps, place = [], 0
+        async for row in self._paged(statement, "seq", session_id=self._session_id):
+            if row["seq"] != place + 1:
+                gaps.append(place + 1)
+            place = row["seq"]
+        return gaps if place == head else [*gaps, min(place, head) + 1]
+
+    async def _check_words(self) -> None:
+        for row in await self._rows(MISQUOTED_INPUTS):
+            self._breaks.append(Break("input", f"input/{row['input_id']}", row["input_seq"]))
+        for row in await self._rows(MISQUOTED):
+            self._breaks.append(Break("record", f"record/{row['record_id']}", row["context_seq"]))
+
+    async def _check_requests(self) -> tuple[UUID, ...]:
+        """The requests whose hash can be checked; those that can't be are broken."""
+        provable: list[UUID] = []
+        lists = _Lists(self._connection)
+        async for row in self._paged(REQUESTS, "operation_id", start=UUID(int=0), session_id=self._session_id):
+            if row["unprovable"]:
+                self._breaks.append(Break("request", f"operation/{row['operation_id']}"))
+                continue
+            provable.append(row["operation_id"])
+            items = (await lists.whole(row["view_id"]))[: row["view_length"]]
+            self._breaks += await self._doubled(row["operation_id"], items)
+        return tuple(provable)
+
+    async def _doubled(self, operation_id: UUID, items: tuple[ViewItem, ...]) -> list[Break]:
+        """Places at which a request shows a piece again, as itself or beside a summary of it (SPEC K10)."""
+        summaries = [item.source_id for item in items if item.kind == "summary" and item.source_id]
+        coverages = [await self._summaries.coverage(one) for one in summaries]
+        pieces = [piece_of(item) for item in items if item.source_id is not None]
+        return [Break("doubled", f"operation/{operation_id}/{piece}") for piece in doubled(pieces, coverages)]
+
+    async def _rows(self, statement: Any) -> list[Mapping[str, Any]]:
+        return await fetch_all(self._connection, statement, session_id=self._session_id)
+
+    async def _paged(
+        self, statement: Any, key: str, *, start: Any = 0, **binds: Any
+    ) -> AsyncIterator[Mapping[str, Any]]:
+        after = start
+        while rows := await fetch_all(self._connection, statement, after=after, page=PAGE, **binds):
+            for row in rows:
+                yield row
+            after = rows[-1][key]
 
 
-async def _check_snapshots(connection: AsyncConnection, session_id: UUID, breaks: list[Break]) -> int:
-    snapshots = await fetch_all(connection, SNAPSHOTS, session_id=session_id)
-    for row in snapshots:
-        coverage = await coverage_of(connection, row["snapshot_id"])
-        if len(coverage.pieces) != row["pieces"]:
-            breaks.append(Break("coverage", f"snapshot/{row['snapshot_id']}"))
-    for row in await fetch_all(connection, COVERED, session_id=session_id):
-        breaks.append(Break("coverage", row["piece"]))
-    return len(snapshots)
+class _Lists:
+    """Whole lists of views; requests of one view follow each other, so only the last list is kept."""
 
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+        self._view_id: UUID | None = None
+        self._items: tuple[ViewItem, ...] = ()
 
-async def _requests(connection: AsyncConnection, session_id: UUID) -> AsyncIterator[Any]:
-    after = UUID(int=0)
-    while rows := await fetch_all(connection, REQUESTS, session_id=session_id, after=after, page=PAGE):
-        for row in rows:
-            yield row
-        after = rows[-1]["operation_id"]
-
-
-async def _doubled(connection: AsyncConnection, row: Any) -> list[Break]:
-    """Pieces that a request showed twice: as themselves, or beside a summary of them (SPEC K10)."""
-    items = await listed(connection, row["view_id"], row["view_length"])
-    summaries = [item.source_id for item in items if item.kind == "summary" and item.source_id]
-    coverages = [await coverage_of(connection, one) for one in summaries]
-    pieces = [piece_of(item) for item in items if item.source_id is not None]
-    return [Break("doubled", f"{row['operation_id']}:{piece}") for piece in doubled(pieces, coverages)]
+    async def whole(self, view_id: UUID) -> tuple[ViewItem, ...]:
+        """All items of a view; references only."""
+        if view_id != self._view_id:
+            self._view_id, self._items = view_id, await listed(self._connection, view_id, 2**31 - 1)
+        return self._items
