@@ -15,8 +15,8 @@ import asyncpg
 import pytest
 
 from tests.acceptance.test_commands_of_a_run import command
-from tests.acceptance.test_compaction import SMALL, is_summary
 from tests.support import replies
+from tests.support.compactions import SMALL, is_summary
 from tests.support.model_server import RecordedRequest
 from tests.support.run_world import RunWorld
 
