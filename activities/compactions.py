@@ -32,6 +32,7 @@ from context.episodes import (
     SummariseBlock,
 )
 from context.errors import CompactionFailedError, ConfigurationInvalidError, SupersededError
+from context.ids import block_operation_id
 from context.material import piece_of
 from context.messages import ChatMessage
 from context.pairing import GroupBorders
@@ -123,7 +124,7 @@ class CompactionActivities:
     async def _request(self, kit: Kit, call: SummariseBlock) -> "FrozenRequest | BlockVerdict":
         episode = await self._episodes.episode(call.episode.episode_id)
         if episode.cursor > call.block:
-            return BlockVerdict(kind="done")
+            return await self._finished_block(call)
         writer, target = kit.model.summariser, episode.target.summary
         material = await self._episodes.material(episode, call.block)
         measure = TextMeasure(writer.counter)
@@ -142,6 +143,12 @@ class CompactionActivities:
         )
         return await self._episodes.prepare_block(prepared)
 
+    async def _finished_block(self, call: SummariseBlock) -> BlockVerdict:
+        """The verdict of a block that is behind the cursor."""
+        operation_id = block_operation_id(call.episode.episode_id, call.block)
+        settled = await self._commits.frozen_request(operation_id, execution_no=call.episode.execution_no)
+        return _standing(settled) or BlockVerdict(kind="done")
+
     async def _call(self, kit: Kit, call: SummariseBlock, request: "FrozenRequest") -> BlockVerdict:
         writer = kit.model.summariser
         body, digest = writer.limited_body(request.new, request.max_output_tokens)
@@ -153,7 +160,7 @@ class CompactionActivities:
             tried = BrokenTry(request.operation_id, begun.attempt_no, digest, call.deadline_at)
             policy = writer.retry
             return _failed(await settle_break(self._commits, policy, tried, answer))
-        return await self._accept(call, request, begun, answer, digest)
+        return await self._accept(kit, call, request, begun, answer, digest)
 
     async def _permit(self, call: SummariseBlock, request: "FrozenRequest", digest: bytes) -> Begun | BlockVerdict:
         """The first try has its permit from the preparation; each further one is committed before it is made."""
@@ -170,19 +177,25 @@ class CompactionActivities:
         raise SupersededError
 
     async def _accept(
-        self, call: SummariseBlock, request: "FrozenRequest", begun: Begun, answer: ModelAnswered, digest: bytes
+        self,
+        kit: Kit,
+        call: SummariseBlock,
+        request: "FrozenRequest",
+        begun: Begun,
+        answer: ModelAnswered,
+        digest: bytes,
     ) -> BlockVerdict:
         await self._commits.reach("summarise_block.answered")
         summary = read_summary(answer.reply)
         if isinstance(summary, NoSummary):
-            return await self._no_summary(request, begun, digest, summary)
-        finished = _finished(call, begun, answer, digest, summary)
+            return await self._no_summary(request, begun, answer, digest, summary)
+        finished = _finished(kit, call, begun, answer, digest, summary)
         return await until_stored(lambda: self._episodes.finish_block(finished))
 
     async def _no_summary(
-        self, request: "FrozenRequest", begun: Begun, digest: bytes, empty: NoSummary
+        self, request: "FrozenRequest", begun: Begun, answer: ModelAnswered, digest: bytes, empty: NoSummary
     ) -> BlockVerdict:
-        """An answer without a summary fails the episode; what it said is not asked for again (SPEC K8)."""
+        """An answer without a summary fails the episode; it is kept, paid for, and not asked for again (SPEC K8)."""
         verdict = ModelVerdict(kind="failed", end_reason=empty.reason, code=CompactionFailedError.code)
         failed = FailAttempt(
             operation_id=request.operation_id,
@@ -192,6 +205,9 @@ class CompactionActivities:
             reason=empty.reason,
             status=0,
             verdict=verdict,
+            usage=answer.reply.usage,
+            cost=answer.cost,
+            raw=Content(answer.raw),
         )
         await until_stored(lambda: self._commits.fail_attempt(failed))
         return _failed(verdict)
@@ -237,7 +253,7 @@ def _groups(items: Sequence[SourceItem]) -> list[list[Source]]:
 
 
 def _finished(
-    call: SummariseBlock, begun: Begun, answer: ModelAnswered, digest: bytes, summary: Summary
+    kit: Kit, call: SummariseBlock, begun: Begun, answer: ModelAnswered, digest: bytes, summary: Summary
 ) -> FinishBlock:
     return FinishBlock(
         episode=call.episode,
@@ -249,13 +265,16 @@ def _finished(
         truncated=summary.truncated,
         usage=answer.reply.usage,
         cost=answer.cost,
+        max_total_tokens=kit.release.definition.limits.max_total_tokens,
+        max_cost=kit.release.definition.limits.max_cost,
     )
 
 
 def _standing(request: "FrozenRequest") -> BlockVerdict | None:
     """What stands already: the verdict of a settled call, or a recorded stop."""
     if request.verdict:
-        return BlockVerdict(kind="done") if request.verdict["kind"] == "done" else _failed_as(request.verdict)
+        is_done = request.verdict["kind"] == "done"
+        return BlockVerdict.model_validate(request.verdict) if is_done else _failed_as(request.verdict)
     return BlockVerdict(kind="stopping") if request.stopping else None
 
 

@@ -43,12 +43,16 @@ class SummariseBlock(Step):
 
 
 class BlockVerdict(Step):
-    """How a block's call ended; `code` and `reason` as in a ModelVerdict."""
+    """How a block's call ended; `code` and `reason` as in a ModelVerdict.
+
+    `over_budget`: with it the Run has reached its limit of tokens or cost (SPEC L5).
+    """
 
     kind: Literal["done", "failed", "stopping"]
     code: str | None = None
     reason: str | None = None
     status: int = 0
+    over_budget: bool = False
 
 
 class FailEpisode(Step):
@@ -62,7 +66,10 @@ class FailEpisode(Step):
 
 
 class CompactionVerdict(Step):
-    """How an episode ended. `outcome` is that of its summary, if there is one; else `code` and `reason` say why not."""
+    """How an episode ended. `outcome` is that of its summary, if there is one; else `code` and `reason` say why not.
+
+    A `code` beside a summary ends the Run all the same: its last call used up the budget (SPEC L5).
+    """
 
     status: Literal["succeeded", "failed", "cancelled"]
     outcome: str | None = None
@@ -148,6 +155,8 @@ class FinishBlock:
     truncated: bool
     usage: Usage
     cost: Decimal | None
+    max_total_tokens: int | None = None
+    max_cost: Decimal | None = None
 
 
 @dataclass(frozen=True)

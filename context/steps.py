@@ -16,7 +16,7 @@ from context.compaction import CompactionTerms
 from context.messages import ChatMessage, ToolCall
 from context.operations import Decision
 from context.policy import Effect, ResultSettings
-from context.replies import ModelReply
+from context.replies import ModelReply, Usage
 from context.tokens import TokenCounter
 
 EndStatus = Literal["succeeded", "failed", "stopped", "timed_out", "exhausted"]
@@ -182,7 +182,10 @@ class RecordFirstOutput:
 
 @dataclass(frozen=True)
 class FailAttempt:
-    """The failure of an attempt, as code, reason and HTTP status. A `verdict` ends the Operation with it."""
+    """The failure of an attempt, as code, reason and HTTP status. A `verdict` ends the Operation with it.
+
+    `usage`, `cost` and `raw` are those of a complete answer that was of no use (SPEC L5, K8).
+    """
 
     operation_id: UUID
     attempt_no: int
@@ -192,6 +195,9 @@ class FailAttempt:
     status: int
     verdict: "ModelVerdict | None"
     fragment: Content | None = None
+    usage: Usage | None = None
+    cost: Decimal | None = None
+    raw: Content | None = None
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ Sources are the effective content of the facts behind the list, not what a view 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -27,6 +28,7 @@ EPISODE = text("""
 LOCK = text("""
     SELECT s.session_id, s.run_head, s.record_head AS session_head, r.run_id, r.run_no, r.status AS run_status,
            r.execution_no, r.event_head, r.loops, r.stop_requested_at IS NOT NULL AS stopping,
+           r.input_tokens + r.output_tokens AS run_tokens, r.cost AS run_cost,
            c.view_id AS now_view_id, c.view_length AS now_view_length, c.active_snapshot_id, c.revision,
            e.episode_id, e.context_id, e.operation_id, e.source, e.status, e.view_id, e.view_length, e.covered, e.folds,
            e.context_revision, e.expected_snapshot_id, e.estimated, e.target, e.blocks, e.cursor, e.plan_id,
@@ -60,6 +62,8 @@ class LockedEpisode:
     event_head: int
     loops: int
     stopping: bool
+    run_tokens: int
+    run_cost: Decimal | None
     now_view_id: UUID
     now_view_length: int
     active_snapshot_id: UUID | None

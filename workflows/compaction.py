@@ -13,7 +13,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 
 from activities.compactions import CompactionActivities
 from context.episodes import BlockVerdict, CompactionVerdict, EpisodePlan, EpisodeRef, FailEpisode, SummariseBlock
-from context.errors import CompactionFailedError
+from context.errors import BudgetExhaustedError, CompactionFailedError
 from workflows import options
 from workflows.names import COMPACTION_WORKFLOW
 
@@ -64,19 +64,23 @@ class CompactionWorkflow:
         plan = await self._plan()
         if plan.code is not None:
             raise _Fails(plan.code, plan.reason or "unknown")
+        over_budget = False
         for block in range(plan.cursor, plan.blocks):
+            if over_budget:
+                raise _Fails(BudgetExhaustedError.code, BudgetExhaustedError.end_reason)
             workflow.set_current_details(f"**compacting** · block {block + 1} of {plan.blocks}")
             verdict = await self._summarise(block, plan.blocks)
             if verdict.kind == "stopping":
                 await workflow.wait_condition(lambda: False)  # the cancellation is on its way
             if verdict.kind == "failed":
                 raise _Fails(verdict.code or CompactionFailedError.code, verdict.reason or "unknown", block)
+            over_budget = verdict.over_budget
         published = await workflow.execute_local_activity_method(
             CompactionActivities.publish_snapshot, self._start.episode, summary="publish", **options.COMMIT
         )
         sizes = f"{published.tokens_before} → {published.tokens_after} tokens"
         workflow.set_current_details(f"**{published.outcome}** · {sizes}")
-        return published
+        return published.model_copy(update={"code": BudgetExhaustedError.code}) if over_budget else published
 
     async def _plan(self) -> EpisodePlan:
         return await workflow.execute_activity_method(

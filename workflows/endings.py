@@ -99,7 +99,9 @@ NO_ROOM_FOR_A_BLOCK = (
 
 
 def not_compacted(verdict: CompactionVerdict) -> Ending:
-    """A compaction that the request needed came to no summary (SPEC K8)."""
+    """A compaction that the request needed came to no summary (SPEC K8), or used up the budget (SPEC L5)."""
+    if verdict.code == BudgetExhaustedError.code:
+        return over_budget()
     reason = verdict.reason or "unknown"
     ending = because(CompactionFailedError, reason=reason)
     if verdict.code == ConfigurationInvalidError.code:

@@ -197,7 +197,7 @@ class RunWorkflow:
             if is_cancelled_exception(error):
                 raise
             verdict = CompactionVerdict(status="failed", reason="lost")
-        if verdict.status != "succeeded":
+        if verdict.status != "succeeded" or verdict.code is not None:
             raise RunEnds(not_compacted(verdict))
         request = FreezeRequest(
             context_id=state.context_id,

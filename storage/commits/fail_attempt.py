@@ -1,29 +1,49 @@
-"""A try at a model call failed: the fact, what it cost, and the fragment that came before the break (SPEC L2, A5)."""
+"""A try at a model call failed: the fact, what it cost, and the fragment that came before the break (SPEC L2, A5).
+
+A complete answer that was of no use is such a failure too; what it used counts on the Run (SPEC L5, K8).
+"""
 
 import json
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
+from context.replies import Usage
 from context.steps import FailAttempt, Failures
+from storage.counting import usage_numbers
 from storage.database import fetch_one
+from storage.payloads import Sealed
 from storage.store import Store
 
 FAIL = text("""
-    UPDATE attempts SET state = 'failed', ended_at = now(), error = CAST(:error AS jsonb), fragment_id = :fragment_id
+    UPDATE attempts SET state = 'failed', ended_at = now(), error = CAST(:error AS jsonb), fragment_id = :fragment_id,
+           usage = CAST(:usage AS jsonb), cost = :cost
     WHERE operation_id = :operation_id AND attempt_no = :attempt_no AND state = 'calling'
 """)
 KEEP_HASH = text("""
     UPDATE operations SET request_hash = coalesce(request_hash, :request_hash) WHERE operation_id = :operation_id
 """)
 END = text("""
-    UPDATE operations SET state = 'failed', verdict = CAST(:verdict AS jsonb), updated_at = now()
+    UPDATE operations SET state = 'failed', verdict = CAST(:verdict AS jsonb), raw_id = :raw_id, updated_at = now()
     WHERE operation_id = :operation_id AND attempts = :attempt_no AND verdict IS NULL
 """)
 COUNT = text("""
     SELECT count(*) FILTER (WHERE state = 'failed') AS failed,
            coalesce(extract(epoch FROM now() - min(started_at)), 0)::float AS elapsed
     FROM attempts WHERE operation_id = :operation_id
+""")
+LOCK_RUN = text("""
+    SELECT 1 FROM runs r JOIN operations o USING (run_id) WHERE o.operation_id = :operation_id FOR UPDATE OF r
+""")
+COUNT_USAGE = text("""
+    UPDATE runs r SET
+      input_tokens = r.input_tokens + :input_tokens, output_tokens = r.output_tokens + :output_tokens,
+      cached_tokens = r.cached_tokens + :cached_tokens, usage_unknown = r.usage_unknown + :usage_unknown,
+      cost = CASE WHEN CAST(:cost AS numeric) IS NULL THEN r.cost ELSE coalesce(r.cost, 0) + :cost END
+    FROM operations o JOIN attempts a USING (operation_id)
+    WHERE o.operation_id = :operation_id AND a.attempt_no = :attempt_no AND a.state = 'calling' AND r.run_id = o.run_id
 """)
 
 
@@ -36,12 +56,30 @@ async def failures(store: Store, operation_id: UUID) -> Failures:
 
 async def fail_attempt(store: Store, request: FailAttempt) -> None:
     """Commit the failure; a repeat, or one of a superseded try, changes nothing."""
-    error = json.dumps({"code": request.code, "reason": request.reason, "status": request.status})
-    fragment = store.payloads.seal(request.fragment.body) if request.fragment else None
+    fragment, raw = (store.payloads.seal(one.body) if one else None for one in (request.fragment, request.raw))
     async with store.transaction("fail_attempt") as connection:
-        await store.payloads.write(connection, [fragment] if fragment else [])
+        await store.payloads.write(connection, [one for one in (fragment, raw) if one])
         key = {"operation_id": request.operation_id, "attempt_no": request.attempt_no}
-        await connection.execute(FAIL, key | {"error": error, "fragment_id": fragment.payload_id if fragment else None})
+        if request.usage:
+            await _count_usage(connection, request, request.usage)
+        await connection.execute(FAIL, key | _failure(request, fragment))
         await connection.execute(KEEP_HASH, key | {"request_hash": request.request_hash})
         if request.verdict:
-            await connection.execute(END, key | {"verdict": request.verdict.model_dump_json()})
+            ended = {"verdict": request.verdict.model_dump_json(), "raw_id": raw.payload_id if raw else None}
+            await connection.execute(END, key | ended)
+
+
+def _failure(request: FailAttempt, fragment: Sealed | None) -> dict[str, Any]:
+    return {
+        "error": json.dumps({"code": request.code, "reason": request.reason, "status": request.status}),
+        "fragment_id": fragment.payload_id if fragment else None,
+        "usage": request.usage.model_dump_json() if request.usage else None,
+        "cost": request.cost,
+    }
+
+
+async def _count_usage(connection: AsyncConnection, request: FailAttempt, usage: Usage) -> None:
+    """Before the attempt leaves `calling`, and under the Run's lock, so that it is counted once."""
+    key = {"operation_id": request.operation_id, "attempt_no": request.attempt_no}
+    await connection.execute(LOCK_RUN, key)
+    await connection.execute(COUNT_USAGE, key | usage_numbers(usage, request.cost))

@@ -1,10 +1,13 @@
 """A block is finished: its answer, the summary so far, and the cursor, in one transaction (SPEC K6, R2)."""
 
-from typing import Any
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.episodes import BlockVerdict, FinishBlock
 from context.errors import SupersededError
 from context.ids import block_operation_id
+from storage.counting import usage_numbers
+from storage.database import fetch_value
 from storage.episodes import LockedEpisode, lock_episode
 from storage.event_log import EventLog
 from storage.payloads import Sealed, distinct
@@ -33,6 +36,7 @@ COUNT_USAGE = """
            cost = CASE WHEN CAST(:cost AS numeric) IS NULL THEN cost ELSE coalesce(cost, 0) + :cost END
     WHERE run_id = :run_id
 """
+VERDICT = text("SELECT verdict FROM operations WHERE operation_id = :operation_id")
 
 
 async def finish_block(store: Store, request: FinishBlock) -> BlockVerdict:
@@ -41,14 +45,34 @@ async def finish_block(store: Store, request: FinishBlock) -> BlockVerdict:
     async with store.transaction("finish_block") as connection:
         episode = await lock_episode(connection, request.episode)
         if episode.cursor > request.block:
-            return BlockVerdict(kind="done")
+            return await _standing(connection, request)
         if not episode.runs or episode.cursor < request.block:
             raise SupersededError
-        await _writes(request, episode, raw, summary).send(connection)
-        return BlockVerdict(kind="done")
+        over = {"over_budget": True} if _is_over_budget(request, episode) else {}
+        verdict = BlockVerdict(kind="done", **over)
+        await _writes(request, episode, verdict, raw, summary).send(connection)
+        return verdict
 
 
-def _writes(request: FinishBlock, episode: LockedEpisode, raw: Sealed, summary: Sealed) -> WriteSet:
+async def _standing(connection: AsyncConnection, request: FinishBlock) -> BlockVerdict:
+    operation_id = block_operation_id(request.episode.episode_id, request.block)
+    return BlockVerdict.model_validate(await fetch_value(connection, VERDICT, operation_id=operation_id))
+
+
+def _is_over_budget(request: FinishBlock, episode: LockedEpisode) -> bool:
+    """Whether this call takes the Run that waits for it over a limit (SPEC L5). Unknown cost is not over."""
+    if episode.operation_id is None:
+        return False
+    usage = request.usage
+    tokens = episode.run_tokens + (usage.input_tokens or 0) + (usage.output_tokens or 0)
+    cost = (episode.run_cost or 0) + (request.cost or 0)
+    over_tokens = request.max_total_tokens is not None and tokens >= request.max_total_tokens
+    return over_tokens or (request.max_cost is not None and cost >= request.max_cost)
+
+
+def _writes(
+    request: FinishBlock, episode: LockedEpisode, verdict: BlockVerdict, raw: Sealed, summary: Sealed
+) -> WriteSet:
     writes, events = WriteSet(), EventLog(episode.run_id, episode.event_head)
     writes.insert(payloads, distinct([raw, summary]), skip_existing=True)
     for statement in (SETTLE_OPERATION, SETTLE_ATTEMPT, MOVE_CURSOR, COUNT_USAGE):
@@ -66,19 +90,8 @@ def _writes(request: FinishBlock, episode: LockedEpisode, raw: Sealed, summary: 
         raw_id=raw.payload_id,
         summary_id=summary.payload_id,
         truncated=request.truncated,
-        verdict=BlockVerdict(kind="done").model_dump_json(),
-        **_usage(request),
+        verdict=verdict.model_dump_json(exclude_defaults=True),
+        usage=request.usage.model_dump_json(),
+        **usage_numbers(request.usage, request.cost),
     )
     return writes
-
-
-def _usage(request: FinishBlock) -> dict[str, Any]:
-    usage = request.usage
-    return {
-        "usage": usage.model_dump_json(),
-        "cost": request.cost,
-        "input_tokens": usage.input_tokens or 0,
-        "output_tokens": usage.output_tokens or 0,
-        "cached_tokens": usage.cached_tokens or 0,
-        "usage_unknown": int(usage.input_tokens is None or usage.output_tokens is None),
-    }

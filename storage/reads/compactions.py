@@ -66,7 +66,7 @@ PAGE = text("""
 CALLS = text("""
     SELECT operation_id, count(*)::int AS calls, sum((usage ->> 'input_tokens')::bigint)::bigint AS input_tokens,
            sum((usage ->> 'output_tokens')::bigint)::bigint AS output_tokens, sum(cost) AS cost,
-           bool_or(state = 'succeeded' AND cost IS NULL) AS unknown_cost
+           bool_or(usage IS NOT NULL AND cost IS NULL) AS unknown_cost
     FROM attempts WHERE operation_id = ANY(:ids) GROUP BY operation_id
 """)
 INPUTS = text("""

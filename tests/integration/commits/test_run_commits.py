@@ -1,15 +1,19 @@
 """Each commit of a Run sent twice, and by two writers at once (SPEC W5, R3, R5)."""
 
 import asyncio
+from dataclasses import replace
+from decimal import Decimal
 from uuid import UUID
 
 from context.errors import AttemptSupersededError, CorruptPayloadError, SupersededError
-from context.steps import BeginAttempt, Begun, OpenRun, Settled, Stopping
+from context.replies import Usage
+from context.steps import BeginAttempt, Begun, Content, FailAttempt, ModelVerdict, OpenRun, Settled, Stopping
 from storage.commits.begin_attempt import begin_attempt
+from storage.commits.fail_attempt import fail_attempt
 from storage.commits.open_run import open_run
 from storage.commits.request_stop import RequestStop, request_stop
 from storage.store import Store
-from tests.integration.commits.life import Life, everything, refused, sent_by_two, sent_twice
+from tests.integration.commits.life import HASH, Life, everything, refused, sent_by_two, sent_twice
 from tests.integration.storage.world import count, rows, say
 
 
@@ -200,3 +204,26 @@ async def test_nothing_is_prepared_or_accepted_after_the_end(store: Store, opene
     opened.loop = 2
     assert await refused(opened.prepare(store)) is SupersededError
     assert await everything(store) == before
+
+
+async def test_what_a_useless_answer_used_is_counted_once(store: Store, rival: Store, opened: Life) -> None:
+    """SPEC L5, K8, W5: whoever sends the failure, and however often; a superseded try counts nothing."""
+    await opened.prepare(store)
+    verdict = ModelVerdict(kind="failed", end_reason="empty", code="COMPACTION_FAILED")
+    failed = FailAttempt(
+        operation_id=opened.operation_id,
+        attempt_no=1,
+        request_hash=HASH,
+        code="COMPACTION_FAILED",
+        reason="empty",
+        status=0,
+        verdict=verdict,
+        usage=Usage(input_tokens=50, output_tokens=10),
+        cost=Decimal("1.5"),
+        raw=Content(b"raw"),
+    )
+    await sent_by_two(store, rival, lambda writer: fail_attempt(writer, failed))
+    await fail_attempt(store, replace(failed, attempt_no=2))
+    (run,) = await rows(store, "SELECT input_tokens, output_tokens, usage_unknown, cost FROM runs")
+    assert tuple(run.values()) == (50, 10, 0, Decimal("1.5"))
+    assert await count(store, "operations", "raw_id IS NOT NULL AND state = 'failed'") == 1
