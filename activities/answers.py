@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from activities.releases import Kit
+from context.ids import tool_operation_id
 from context.messages import ChatMessage, ToolCall, message_bytes
 from context.operations import (
     CUT_CALL,
@@ -17,7 +18,7 @@ from context.operations import (
     not_executed,
 )
 from context.policy import Effect
-from context.steps import AcceptModel, Content, ModelAnswered, PlannedCall, ToolAccepted, ToolPlan
+from context.steps import AcceptModel, Content, ModelAnswered, PlannedCall, ToolAccepted, ToolCallFacts, ToolPlan
 from context.tokens import TokenCounter
 
 if TYPE_CHECKING:
@@ -65,6 +66,23 @@ async def accepted_answer(
         max_total_tokens=limits.max_total_tokens,
         max_cost=limits.max_cost,
         transforms=answer.transforms,
+    )
+
+
+def open_calls(request: "FrozenRequest", accepted: AcceptModel) -> tuple[ToolCallFacts, ...]:
+    """The calls of a stored answer that are still to be made."""
+    return tuple(
+        ToolCallFacts(
+            operation_id=tool_operation_id(request.operation_id, ordinal),
+            session_id=request.session_id,
+            run_id=request.run_id,
+            release_id=request.release_id,
+            name=planned.call.name,
+            call_id=planned.call.call_id,
+            arguments=planned.call.arguments,
+        )
+        for ordinal, planned in enumerate(accepted.calls)
+        if planned.plan is not None
     )
 
 

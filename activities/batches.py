@@ -8,8 +8,10 @@ before the call, since a repeat does no harm.
 import asyncio
 from typing import TYPE_CHECKING
 
+from activities.failures import until_stored
 from activities.releases import Kit
 from activities.tool_calls import ToolCallActivities
+from context.errors import SupersededError
 from context.steps import PreparedRequest, PrepareRequest, ToolCallFacts
 
 if TYPE_CHECKING:
@@ -25,14 +27,33 @@ class Batches:
         self._commits = commits
         self._tools = tools
 
-    async def settle_and_prepare(self, kit: Kit, prepare: PrepareRequest, *, at_once: int) -> PreparedRequest:
-        """Make the open calls, store each result as it comes, then freeze the request that carries them."""
-        if prepare.batch_id is not None:
-            batch = await self._commits.batch_calls(prepare.batch_id, prepare.execution_no)
-            if not batch.may_run:
-                return STOPPING
-            await self._settle(kit, batch.calls, execution_no=prepare.execution_no, at_once=at_once)
-        return await self._commits.prepare_request(prepare, kit.model.terms)
+    async def settle_and_prepare(
+        self, kit: Kit, prepare: PrepareRequest, known: tuple[ToolCallFacts, ...] | None, *, size: int, at_once: int
+    ) -> PreparedRequest:
+        """Make the open calls, store each result as it comes, then freeze the request that carries them.
+
+        `known` are the open calls of the batch of `size` where they became fact just now; else they are looked up. The
+        result of an only call becomes fact in the same commit that delivers it.
+        """
+        calls = await self._open_calls(prepare) if known is None else known
+        if calls is None:
+            return STOPPING
+        if known is None or size != 1 or not calls:
+            await self._settle(kit, calls, execution_no=prepare.execution_no, at_once=at_once)
+            return await self._commits.prepare_request(prepare, kit.model.terms)
+        settled = await self._tools.made(kit, calls[0], execution_no=prepare.execution_no, begun=None)
+        try:
+            return await until_stored(lambda: self._commits.prepare_request(prepare, kit.model.terms, settled))
+        except SupersededError:
+            await self._tools.record(settled)
+            raise
+
+    async def _open_calls(self, prepare: PrepareRequest) -> tuple[ToolCallFacts, ...] | None:
+        """The calls of the batch without a result; None if none may be made any more."""
+        if prepare.batch_id is None:
+            return ()
+        batch = await self._commits.batch_calls(prepare.batch_id, prepare.execution_no)
+        return batch.calls if batch.may_run else None
 
     async def _settle(self, kit: Kit, calls: tuple[ToolCallFacts, ...], *, execution_no: int, at_once: int) -> None:
         places = asyncio.Semaphore(at_once)

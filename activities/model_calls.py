@@ -3,12 +3,13 @@
 A result that was received is stored, however long that takes; the call is repeated only if there is none (SPEC R2).
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from temporalio import activity
 
-from activities.answers import Tried, accepted_answer
+from activities.answers import Tried, accepted_answer, open_calls
 from activities.batches import Batches
 from activities.failures import translated, until_stored
 from activities.heartbeat import heartbeating
@@ -17,6 +18,7 @@ from activities.releases import Kit, Releases
 from context.errors import CallIdsTakenError, SupersededError
 from context.ids import model_operation_id, root_context_id
 from context.steps import (
+    AcceptModel,
     BeginAttempt,
     Begun,
     ModelAnswered,
@@ -26,6 +28,7 @@ from context.steps import (
     RecordFirstOutput,
     Step,
     Stopping,
+    ToolCallFacts,
 )
 
 if TYPE_CHECKING:
@@ -84,31 +87,35 @@ class ModelCallActivities:
         """One model call, from its frozen request to its verdict. A settled one is not made again."""
         async with translated(), heartbeating():
             kit = await self._releases.kit(call.release_id)
-            return await self._follow(kit, call, await self._call(kit, call))
+            outcome = await self._call(kit, call)
+            return await self._follow(kit, call, outcome)
 
-    async def _call(self, kit: Kit, call: CallModel) -> ModelVerdict:
+    async def _call(self, kit: Kit, call: CallModel) -> "_Outcome":
         request = await self._request(kit, call)
         if request.verdict or request.stopping:
-            return _standing(request)
+            return _Outcome(_standing(request))
         place = (request.context_id, request.view_id, request.view_length, request.start)
         body, digest = kit.model.grown_body(*place, request.new)
         begun = await self._permit(call, request, digest)
         if isinstance(begun, ModelVerdict):
-            return begun
+            return _Outcome(begun)
         answer = await kit.model.complete(body, on_first_output=lambda: self._first_output(request, begun))
         if isinstance(answer, ModelBroke):
             tried = BrokenTry(call.operation_id, begun.attempt_no, digest, call.deadline_at)
-            return await settle_break(self._commits, kit.release.definition.model.retry, tried, answer)
+            return _Outcome(await settle_break(self._commits, kit.release.definition.model.retry, tried, answer))
         return await self._accept(kit, call, request, begun, answer, digest)
 
-    async def _follow(self, kit: Kit, call: CallModel, verdict: ModelVerdict) -> ModelVerdict:
+    async def _follow(self, kit: Kit, call: CallModel, outcome: "_Outcome") -> ModelVerdict:
         """Where nothing is left to be decided, go on to the next frozen request; the workflow learns of both."""
+        verdict = outcome.verdict
         following = call.following(call.operation_id if verdict.batch else None)
         if following is None or verdict.over_budget or verdict.kind not in ("tools", "again"):
             return verdict
         if not all(plan.local for plan in verdict.tools):
             return verdict
-        prepared = await self._batches.settle_and_prepare(kit, following, at_once=call.at_once)
+        prepared = await self._batches.settle_and_prepare(
+            kit, following, outcome.open_calls, size=verdict.batch, at_once=call.at_once
+        )
         return verdict.model_copy(update={"next": prepared})
 
     async def _request(self, kit: Kit, call: CallModel) -> "FrozenRequest":
@@ -143,15 +150,27 @@ class ModelCallActivities:
 
     async def _accept(
         self, kit: Kit, call: CallModel, request: "FrozenRequest", begun: Begun, answer: ModelAnswered, digest: bytes
-    ) -> ModelVerdict:
+    ) -> "_Outcome":
         tried = Tried(call.execution_no, begun.attempt_no, digest)
         accepted = await accepted_answer(kit, request, answer, tried, taken=frozenset())
         await self._commits.reach("call_model.answered")
         try:
-            return await until_stored(lambda: self._commits.accept_model(accepted))
+            return await self._stored(request, accepted)
         except CallIdsTakenError as repeated:
             renamed = await accepted_answer(kit, request, answer, tried, taken=repeated.taken)
-            return await until_stored(lambda: self._commits.accept_model(renamed))
+            return await self._stored(request, renamed)
+
+    async def _stored(self, request: "FrozenRequest", accepted: AcceptModel) -> "_Outcome":
+        acceptance = await until_stored(lambda: self._commits.accept_model(accepted))
+        return _Outcome(acceptance.verdict, open_calls(request, accepted) if acceptance.may_go_on else None)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What a call came to. `open_calls` are known where they became fact just now, and may be made."""
+
+    verdict: ModelVerdict
+    open_calls: tuple[ToolCallFacts, ...] | None = None
 
 
 def _standing(request: "FrozenRequest") -> ModelVerdict:

@@ -4,6 +4,7 @@ The same function runs as a regular activity and, for short harmless calls, as a
 reported is known by its attempt row: what may be repeated is repeated, the rest becomes `unknown`.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from uuid import UUID
 
@@ -73,52 +74,34 @@ class ToolCallActivities:
 
     async def settle(self, kit: Kit, facts: ToolCallFacts, *, execution_no: int, begun: Begun | None) -> None:
         """Make a call and store what came of it; `begun` is None for a harmless one that needs no attempt before."""
-        record = _Recording(self._commits, kit, facts, execution_no, begun)
+        await self.record(await self.made(kit, facts, execution_no=execution_no, begun=begun))
+
+    async def made(self, kit: Kit, facts: ToolCallFacts, *, execution_no: int, begun: Begun | None) -> RecordToolResult:
+        """Make a call: what is to be stored of it."""
+        ended = _Ended(kit, facts, execution_no, begun.attempt_no if begun else None)
         if begun and begun.interrupted and not kit.tools.may_repeat_unknown(facts.name):
-            await record.unknown(INTERRUPTED)
-            return
+            return await ended.unknown(INTERRUPTED)
         attempt_no = begun.attempt_no if begun else 1
         outcome = await kit.tools.call(facts, attempt=attempt_no, on_progress=_nothing)
         await self._commits.reach("call_tool.answered")
         if isinstance(outcome, ToolAnswered):
-            await record.answered(outcome)
-        elif begun and outcome.may_repeat and attempt_no < MOST_TRIES:
-            await record.failed_try(begun)
+            return await ended.answered(outcome)
+        if begun and outcome.may_repeat and attempt_no < MOST_TRIES:
+            await self._failed_try(facts.operation_id, begun)
             raise try_again(outcome, attempt_no - 1)
-        elif outcome.may_have_run and not outcome.may_repeat:
-            await record.unknown(TIMED_OUT if outcome.reason == "timeout" else UNKNOWN)
-        else:
-            await record.lost(outcome)
+        if outcome.may_have_run and not outcome.may_repeat:
+            return await ended.unknown(TIMED_OUT if outcome.reason == "timeout" else UNKNOWN)
+        return await ended.lost(outcome)
 
+    async def record(self, result: RecordToolResult) -> None:
+        """Store the result, however long that takes. Raises AttemptSupersededError if it came too late to count."""
+        if not await until_stored(lambda: self._commits.record_tool_result(result)):
+            raise AttemptSupersededError
 
-class _Recording:
-    """Stores how one call ended."""
-
-    def __init__(
-        self, commits: "RunCommits", kit: Kit, facts: ToolCallFacts, execution_no: int, begun: Begun | None
-    ) -> None:
-        self._commits = commits
-        self._kit = kit
-        self._facts = facts
-        self._execution_no = execution_no
-        self._begun = begun
-
-    async def answered(self, answer: ToolAnswered) -> None:
-        """The tool's own word, good or bad."""
-        await self._record("accepted", answer.content, "error" if answer.failed else None, answer)
-
-    async def unknown(self, why: str) -> None:
-        """The effect may have happened; nobody knows, and nobody tries again (SPEC T4)."""
-        await self._record("unknown", why, "unknown")
-
-    async def lost(self, lost: ToolLost) -> None:
-        """No further try: the model is told that the tool could not be asked."""
-        await self._record("failed", lost.content, "error")
-
-    async def failed_try(self, begun: Begun) -> None:
+    async def _failed_try(self, operation_id: UUID, begun: Begun) -> None:
         """This try is over and known to be: the next one must not take it for an interrupted one."""
         failed = FailAttempt(
-            operation_id=self._facts.operation_id,
+            operation_id=operation_id,
             attempt_no=begun.attempt_no,
             request_hash=None,
             code="TOOL_UNAVAILABLE",
@@ -128,19 +111,42 @@ class _Recording:
         )
         await until_stored(lambda: self._commits.fail_attempt(failed))
 
-    async def _record(
+
+@dataclass(frozen=True)
+class _Ended:
+    """How one call ended, as it is stored."""
+
+    kit: Kit
+    facts: ToolCallFacts
+    execution_no: int
+    attempt_no: int | None
+
+    async def answered(self, answer: ToolAnswered) -> RecordToolResult:
+        """The tool's own word, good or bad."""
+        return await self._result("accepted", answer.content, "error" if answer.failed else None, answer)
+
+    async def unknown(self, why: str) -> RecordToolResult:
+        """The effect may have happened; nobody knows, and nobody tries again (SPEC T4)."""
+        return await self._result("unknown", why, "unknown")
+
+    async def lost(self, lost: ToolLost) -> RecordToolResult:
+        """No further try: the model is told that the tool could not be asked."""
+        return await self._result("failed", lost.content, "error")
+
+    async def _result(
         self,
         state: Literal["accepted", "failed", "unknown"],
         content: str,
         status: ResultStatus | None,
         answer: ToolAnswered | None = None,
-    ) -> None:
-        facts, counter = self._facts, self._kit.model.counter
+    ) -> RecordToolResult:
+        facts, counter = self.facts, self.kit.model.counter
         message = ChatMessage(role="tool", content=content, tool_call_id=facts.call_id, name=facts.name, status=status)
-        result = RecordToolResult(
+        return RecordToolResult(
             operation_id=facts.operation_id,
-            execution_no=self._execution_no,
-            attempt_no=self._begun.attempt_no if self._begun else None,
+            call_id=facts.call_id,
+            execution_no=self.execution_no,
+            attempt_no=self.attempt_no,
             state=state,
             status=status,
             raw=Content(answer.raw) if answer else None,
@@ -151,8 +157,6 @@ class _Recording:
             transforms=answer.transforms if answer else (),
             raw_media_type=answer.raw_media_type if answer else None,
         )
-        if not await until_stored(lambda: self._commits.record_tool_result(result)):
-            raise AttemptSupersededError
 
 
 def _nothing() -> None:

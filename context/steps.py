@@ -262,6 +262,14 @@ class ModelVerdict(Step):
 
 
 @dataclass(frozen=True)
+class Acceptance:
+    """The verdict of an answer. `may_go_on`: it became fact just now, and no stop was recorded then."""
+
+    verdict: ModelVerdict
+    may_go_on: bool
+
+
+@dataclass(frozen=True)
 class PlannedCall:
     """A call of the answer: the plan for running it, or the message that refuses it."""
 
@@ -323,6 +331,7 @@ class RecordToolResult:
     """
 
     operation_id: UUID
+    call_id: str
     execution_no: int
     attempt_no: int | None
     state: Literal["accepted", "failed", "unknown"]

@@ -4,6 +4,7 @@ from uuid import UUID
 
 from context.policy import Release
 from context.steps import (
+    Acceptance,
     AcceptModel,
     BeginAttempt,
     Begun,
@@ -12,7 +13,6 @@ from context.steps import (
     FinishedRun,
     FinishRun,
     FreezeRequest,
-    ModelVerdict,
     OpenedRun,
     OpenRun,
     PreparedRequest,
@@ -56,8 +56,10 @@ class RunCommits:
     async def open_run(self, request: OpenRun) -> OpenedRun:
         return await open_run(self._store, request)
 
-    async def prepare_request(self, request: PrepareRequest, terms: RequestTerms) -> PreparedRequest:
-        return await prepare_request(self._store, request, terms)
+    async def prepare_request(
+        self, request: PrepareRequest, terms: RequestTerms, settled: RecordToolResult | None = None
+    ) -> PreparedRequest:
+        return await prepare_request(self._store, request, terms, settled)
 
     async def freeze_request(self, request: FreezeRequest, terms: RequestTerms) -> PreparedRequest:
         return await freeze_request(self._store, request, terms)
@@ -73,7 +75,7 @@ class RunCommits:
     async def record_first_output(self, request: RecordFirstOutput) -> None:
         await record_first_output(self._store, request)
 
-    async def accept_model(self, request: AcceptModel) -> ModelVerdict:
+    async def accept_model(self, request: AcceptModel) -> Acceptance:
         return await accept_model(self._store, request)
 
     async def failures(self, operation_id: UUID) -> Failures:

@@ -38,11 +38,14 @@ class Refused:
         return error_content(self.error_type, self.message)
 
 
+NO_OBJECT = Refused("The arguments are not a valid JSON object; the tool was not called. Send the call again.")
+
+
 def check_arguments(text: str, schema: dict[str, Any]) -> Accepted | Refused:
     """The verdict about a call's argument text as the model wrote it; empty text means no arguments (SPEC A11)."""
     arguments = arguments_object(text)
     if arguments is None:
-        return Refused("The arguments are not a valid JSON object; the tool was not called. Send the call again.")
+        return NO_OBJECT
     if _depth(arguments) > _MAX_DEPTH:
         return Refused(f"The arguments are nested deeper than {_MAX_DEPTH} levels.")
     if not _encodes(arguments):

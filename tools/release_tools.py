@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
+from context.messages import arguments_object
 from context.policy import FrozenTool, ResultSettings
 from context.steps import ToolAccepted, ToolAnswered, ToolCallFacts, ToolLost, ToolRefused
-from tools.arguments import Accepted, Refused, check_arguments, unknown_tool
+from tools.arguments import NO_OBJECT, Refused, check_arguments, unknown_tool
 from tools.errors import ToolUnavailableError
 from tools.offload import never_offloaded, preview
 from tools.outcomes import unavailable_outcome
@@ -46,26 +48,27 @@ class ReleaseTools:
     async def call(
         self, facts: ToolCallFacts, *, attempt: int, on_progress: Callable[[], None]
     ) -> ToolAnswered | ToolLost:
-        """Make one try at a call."""
+        """Make one try at a call whose arguments were accepted; they were checked with the answer they came with."""
         tool = self._box.get(facts.name)
         if tool is None:
             return _refused(unknown_tool(facts.name, self._box.names))
-        verdict = check_arguments(facts.arguments, tool.frozen.parameters)
-        if isinstance(verdict, Refused):
-            return _refused(verdict)
+        arguments = arguments_object(facts.arguments)
+        if arguments is None:
+            return _refused(NO_OBJECT)
+        invocation = self._invocation(facts, arguments, attempt)
         try:
-            outcome = await run_within_limit(tool, self._invocation(facts, verdict, attempt), on_progress=on_progress)
+            outcome = await run_within_limit(tool, invocation, on_progress=on_progress)
         except ToolUnavailableError as error:
             return _lost(tool, error)
         return self._answered(tool.frozen, outcome, facts.operation_id)
 
-    def _invocation(self, facts: ToolCallFacts, accepted: Accepted, attempt: int) -> ToolInvocation:
+    def _invocation(self, facts: ToolCallFacts, arguments: dict[str, Any], attempt: int) -> ToolInvocation:
         work_dir = self._work_root / str(facts.run_id)
         return ToolInvocation(
             operation_id=facts.operation_id,
             call_id=facts.call_id,
             name=facts.name,
-            arguments=accepted.arguments,
+            arguments=arguments,
             run_id=facts.run_id,
             session_id=facts.session_id,
             work_dir=work_dir,

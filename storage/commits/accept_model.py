@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from context.errors import AttemptSupersededError, CallIdsTakenError
 from context.ids import tool_operation_id
 from context.operations import Answer, CallTools, CutInsideCall, EmptyAnswer, Unusable
-from context.steps import AcceptModel, Content, ModelVerdict, PlannedCall
+from context.steps import Acceptance, AcceptModel, Content, ModelVerdict, PlannedCall
 from storage.appending import Appender, ViewHead
 from storage.event_log import EventLog
 from storage.heads import OperationHeads, lock_operation
@@ -76,7 +76,7 @@ def _seal(store: Store, request: AcceptModel) -> _SealedAnswer:
     )
 
 
-async def accept_model(store: Store, request: AcceptModel) -> ModelVerdict:
+async def accept_model(store: Store, request: AcceptModel) -> Acceptance:
     """Commit the answer; a repeat finds its verdict.
 
     Raises SupersededError for a late owner and AttemptSupersededError for a late attempt (SPEC R5), CallIdsTakenError
@@ -88,15 +88,16 @@ async def accept_model(store: Store, request: AcceptModel) -> ModelVerdict:
             connection, request.operation_id, execution_no=request.execution_no, call_ids=ids
         )
         if standing.verdict:
-            return ModelVerdict.model_validate(standing.verdict)
+            return Acceptance(ModelVerdict.model_validate(standing.verdict), may_go_on=False)
         if standing.attempts > request.attempt_no:  # fewer: the row of the try was lost with a crash of the database
             raise AttemptSupersededError
         if standing.taken:
             raise CallIdsTakenError(standing.taken)
-        return await _Acceptance(request, sealed, standing).commit(connection)
+        verdict = await _Writes(request, sealed, standing).commit(connection)
+        return Acceptance(verdict, may_go_on=not standing.heads.stopping)
 
 
-class _Acceptance:
+class _Writes:
     """The writes of one acceptance."""
 
     def __init__(self, request: AcceptModel, sealed: _SealedAnswer, standing: OperationHeads) -> None:

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from context.budget import Fits, TooLarge, judge
 from context.errors import AgentLoomError, ProtectedInputTooLargeError, WindowExceededError
 from context.ids import derived, episode_id
-from context.steps import PreparedRequest, PrepareRequest, RequestTerms
+from context.steps import PreparedRequest, PrepareRequest, RecordToolResult, RequestTerms
 from context.views import ViewItem, total_tokens
 from storage.appending import Appender, ViewHead
 from storage.database import fetch_one
@@ -30,6 +30,7 @@ from storage.pruning_views import pruned
 from storage.reusing import with_reused
 from storage.store import Store
 from storage.tables import operations, request_views
+from storage.tool_results import SealedResult, sealed_result, write_result
 from storage.view_lists import Switch, listed, write_items, write_switch
 from storage.weighing import Opening, Weighed, may_be_due, weigh
 from storage.writes import WriteSet
@@ -81,19 +82,28 @@ CLAIM = """
 NOTHING_NEW = PreparedRequest(cutoff=0, estimated=0, input_limit=0, supplements=0, nothing_new=True)
 
 
-async def prepare_request(store: Store, request: PrepareRequest, terms: RequestTerms) -> PreparedRequest:
-    """Freeze the request of one loop; a repeat finds it frozen. Raises SupersededError if the Run has moved on."""
+async def prepare_request(
+    store: Store, request: PrepareRequest, terms: RequestTerms, settled: RecordToolResult | None = None
+) -> PreparedRequest:
+    """Freeze the request of one loop; a repeat finds it frozen. Raises SupersededError if the Run has moved on.
+
+    `settled` is the result of a batch of one call, which becomes fact together with its delivery.
+    """
+    sealed = sealed_result(store.payloads, settled) if settled else None
     async with store.transaction("prepare_request") as connection:
         heads = await lock_heads(connection, request.context_id, execution_no=request.execution_no)
         found = await _gather(connection, request, heads, terms)
         if found["prepared"]:
             return PreparedRequest.model_validate(found["prepared"])
-        if len(found["results"] or ()) != (found["size"] or 0):
+        results, fresh = _waiting(found["results"]), sealed if not found["results"] else None
+        if len(results) + (fresh is not None) != (found["size"] or 0):
             raise AgentLoomError("A batch is to be delivered before all its calls are settled.")
         if found["answered"] and not found["inputs"]:
             return NOTHING_NEW
         preparation = _Preparation(request, terms, heads, Measuring(store.payloads, connection, terms.counter))
-        return await preparation.commit(_waiting(found["results"]), _waiting(found["inputs"]))
+        if fresh is not None:
+            results = (preparation.settle(fresh),)
+        return await preparation.commit(results, _waiting(found["inputs"]))
 
 
 async def _gather(connection: AsyncConnection, request: PrepareRequest, heads: Heads, terms: RequestTerms) -> Any:
@@ -134,6 +144,14 @@ class _Preparation:
         self._writes = WriteSet()
         self._events = EventLog(heads.run_id, heads.event_head)
 
+    def settle(self, result: SealedResult) -> Waiting:
+        """Write the result of the one call with everything else."""
+        request, message = result.request, result.message
+        write_result(self._writes, result)
+        call: dict[str, Any] = {"call_id": request.call_id, "status": request.status}
+        tokens = message.tokens[request.estimator_id]
+        return Waiting(request.operation_id, message.payload_id, message.digest, tokens, **call)
+
     async def commit(self, results: tuple[Waiting, ...], inputs: tuple[Waiting, ...]) -> PreparedRequest:
         if self._heads.view_id is None:
             await self._begin(inputs)
@@ -143,6 +161,7 @@ class _Preparation:
             await self._claim(one)
         weighed = Weighed()
         if may_be_due(self._estimated, self._terms.compaction, self._request.asked):
+            await self._write_early()
             weighed = await self._weigh()
         prepared = await self._judge(inputs, weighed)
         self._freeze(prepared, inputs, weighed)
@@ -186,6 +205,11 @@ class _Preparation:
 
     async def _show(self, item: ViewItem, known: int | None) -> None:
         self._items.append(item if known is not None else await self._measuring.measure(item))
+
+    async def _write_early(self) -> None:
+        """What is read from here on must find what was settled with this request."""
+        await self._writes.send(self._measuring.connection)
+        self._writes = WriteSet()
 
     async def _weigh(self) -> Weighed:
         """A trigger may have fired: old output is shown shorter where that helps, else a compaction may be due."""

@@ -93,12 +93,13 @@ class Life:
             estimator_id=COUNTER.estimator_id,
             calls=tuple(PlannedCall(call, "side_effect", plan) for call, plan in zip(calls, plans, strict=True)),
         )
-        return await accept_model(store, request)
+        return (await accept_model(store, request)).verdict
 
     async def record(self, store: Store, *, ordinal: int = 0, attempt: int = 1, says: str = "sunny") -> bool:
         message = ChatMessage(role="tool", content=says, tool_call_id=f"{self.operation_id}/{ordinal}")
         request = RecordToolResult(
             operation_id=self.tool(ordinal),
+            call_id=f"{self.operation_id}/{ordinal}",
             execution_no=1,
             attempt_no=attempt,
             state="accepted",

@@ -141,6 +141,7 @@ async def _run_tool(store: Store, model: UUID, loop: int) -> UUID:
     message = ChatMessage(role="tool", content=f"sunny {loop}", tool_call_id=f"call-{model}", status="error")
     result = RecordToolResult(
         operation_id=operation_id,
+        call_id=f"call-{model}",
         execution_no=1,
         attempt_no=attempt,
         state="accepted",
