@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 # Fast folders first; one without tests is left out.
 SUITES := unit architecture contract integration workflows replay migrations acceptance api crash e2e
+# A test that hangs beyond its own time-out, in a fixture, ends the suite and shows where everything stood.
+HANGING := -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo dev lint test bench crash
@@ -43,7 +45,7 @@ test: lint ## everything CI runs, fast checks first
 	@for suite in $(SUITES); do \
 	  test -n "$$(find tests/$$suite -name 'test_*.py' 2>/dev/null)" || continue; \
 	  echo "== tests/$$suite"; \
-	  $(BIN)/python -m pytest -q tests/$$suite || exit 1; \
+	  $(BIN)/python -m pytest -q $(HANGING) tests/$$suite || exit 1; \
 	done
 
 crash: install ## the full matrix of kills at every commit boundary

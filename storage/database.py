@@ -69,7 +69,7 @@ class Database:
         `durable=False` does not wait for the disk: only where losing the row in a power failure could cause nothing
         but a harmless repeat.
         """
-        async with self.reading() as connection, driver_of(connection).transaction():
+        async with self.reading() as connection, _transaction_of(driver_of(connection)):
             if not durable:
                 await connection.execute(text("SET LOCAL synchronous_commit TO off"))
             yield connection
@@ -98,6 +98,27 @@ class Database:
     async def aclose(self) -> None:
         """Close every connection."""
         await self.engine.dispose()
+
+
+@asynccontextmanager
+async def _transaction_of(driver: asyncpg.Connection) -> AsyncIterator[None]:
+    """Committed at the end of the block; whatever ended the block goes on as it is.
+
+    A statement that was cancelled can leave its connection busy, so that rolling back fails with an error of its own,
+    and a cancellation would be taken for a lost database. The connection is given up then, which rolls back too: in
+    the pool, an open transaction would swallow the commits of whoever is next.
+    """
+    transaction = driver.transaction()
+    try:
+        await transaction.start()
+        yield
+        await transaction.commit()
+    except BaseException:
+        try:
+            await transaction.rollback()
+        except (OSError, asyncpg.InterfaceError, asyncpg.PostgresError):
+            driver.terminate()
+        raise
 
 
 @asynccontextmanager

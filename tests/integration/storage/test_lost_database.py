@@ -10,6 +10,7 @@ from context.errors import AgentLoomError, NotFoundError, UnavailableError
 from storage import reads
 from storage.commits.accept_input import AcceptInput, accept_input
 from storage.commits.create_key import CreateKey, create_key
+from storage.database import fetch_all
 from storage.store import Store
 from tests.integration.storage.world import KEYS, World, count, say
 
@@ -114,3 +115,48 @@ async def test_a_violated_constraint_speaks_without_values(store: Store, world: 
     assert "MARK-2" not in str(refused.value)
     assert refused.value.__cause__ is None
     assert str(world.space_id) not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["transaction", "single"])
+async def test_a_cancellation_is_never_taken_for_a_lost_database(store: Store, world: World, kind: str) -> None:
+    """W5, W7: whoever goes on while the database is away would go on for ever, whenever it is told to end."""
+
+    async def at_work() -> None:
+        while True:
+            try:
+                if kind == "single":
+                    await count(store, "sessions")
+                    continue
+                async with store.transaction("probe", durable=False) as connection:
+                    await connection.execute(text("SELECT 1 FROM sessions FOR UPDATE"))
+                    await fetch_all(connection, text("SELECT 1 FROM users FOR UPDATE"))
+            except UnavailableError:
+                continue
+
+    for n in range(150):
+        worker = asyncio.create_task(at_work())
+        await asyncio.sleep(n * 0.0002)
+        worker.cancel()
+        done, _ = await asyncio.wait({worker}, timeout=2)
+        assert done, f"it went on after {n * 0.2:.1f} ms"
+        assert worker.cancelled()
+
+
+async def test_what_follows_a_cancelled_transaction_is_committed(store: Store, world: World, database_url: str) -> None:
+    """W5: wherever a cancellation strikes, no open transaction is left in the pool: it would swallow commits."""
+
+    async def transact() -> None:
+        async with store.transaction("probe", durable=False) as connection:
+            await fetch_all(connection, text("SELECT 1 FROM users FOR UPDATE"))
+
+    note = text("INSERT INTO audit_log (audit_id, action, subject) VALUES (gen_random_uuid(), 'probe', '')")
+    other = Store.open(database_url, KEYS)
+    for n in range(60):
+        worker = asyncio.create_task(transact())
+        await asyncio.sleep(n * 0.00005)
+        worker.cancel()
+        await asyncio.wait({worker})
+        async with store.single("probe") as connection:
+            await fetch_all(connection, note)
+        assert await count(other, "audit_log", "action = 'probe'") == n + 1
+    await other.aclose()
