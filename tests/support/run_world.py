@@ -55,6 +55,7 @@ class RunWorld:
     temporal: Client
     http: httpx.AsyncClient
     model: ModelServer
+    api_key: str = field(repr=False)
     agents: dict[str, Json] = field(default_factory=dict)
 
     # --- the worker ------------------------------------------------------------------------------------------------
@@ -195,8 +196,10 @@ def python_tool(name: str, effect: str = "read_only", **more: Any) -> Json:
 
 
 @asynccontextmanager
-async def running_world(servers: Servers, model: ModelServer, *, keys: Keys | None = None) -> AsyncIterator[RunWorld]:
-    """Everything but a worker, closed at the end."""
+async def running_world(
+    servers: Servers, model: ModelServer, *, keys: Keys | None = None, api_key: str | None = None
+) -> AsyncIterator[RunWorld]:
+    """Everything but a worker, closed at the end. With keys and an `api_key`, its database is one that was used."""
     keys = keys or Keys({"k1": os.urandom(32)}, os.urandom(32))
     store = Store.open(servers.database_url, keys, pool_size=5)
     temporal = await Client.connect(servers.temporal, data_converter=data_converter())
@@ -206,12 +209,16 @@ async def running_world(servers: Servers, model: ModelServer, *, keys: Keys | No
             reaching(temporal, task_queue=servers.task_queue, private_addresses="loopback")
         )
         address = await stack.enter_async_context(serving(build_app(store, outside, options=ApiOptions())))
-        user = await create_space_user(store, CreateSpaceUser("ann", "admin"))
-        key = (await create_key(store, CreateKey(user.user_id))).key
+        key = api_key or await _new_key(store)
         http = httpx.AsyncClient(
             base_url=f"{address}/api/v1", headers={"Authorization": f"Bearer {key}"}, timeout=70, trust_env=False
         )
-        yield RunWorld(servers, keys, store, temporal, await stack.enter_async_context(http), model)
+        yield RunWorld(servers, keys, store, temporal, await stack.enter_async_context(http), model, key)
+
+
+async def _new_key(store: Store) -> str:
+    user = await create_space_user(store, CreateSpaceUser("ann", "admin"))
+    return (await create_key(store, CreateKey(user.user_id))).key
 
 
 @asynccontextmanager

@@ -1,0 +1,177 @@
+"""A session far longer than the window, whose worker is killed after each commit of its compaction (SPEC K5-K7, R2).
+
+The session is filled once and its database cloned for each kill, so that every byte of an undisturbed episode can be
+asked for again. The suite does it with 45 000 tokens, `--full-matrix` with 500 000, on a window of 32 768.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from stack.postgres import PostgresServer
+from storage.payloads import Keys
+from tests.support.child_worker import WorkerNursery, place_of
+from tests.support.faults import Fault
+from tests.support.long_sessions import SMALL, digesting, fill, is_block
+from tests.support.model_server import ModelServer, RecordedRequest
+from tests.support.run_world import Json, RunWorld, Servers, running_world, working_world
+from tests.support.servers import create_database, drop_database, run_now
+
+QUESTION = "What counts most in all of these notes?"
+TOKENS, BLOCKS = 45_000, 3
+FULL_TOKENS, FULL_BLOCKS = 500_000, 34
+SAMPLE = [("finish_block.after_commit", 2), ("publish_snapshot.after_commit", 1)]
+ONCE = ("prepare_request", "plan_episode", "publish_snapshot", "freeze_request")
+FULL = [
+    *((f"{commit}.after_commit", 1) for commit in ONCE),
+    *((f"{commit}.after_commit", n + 1) for commit in ("prepare_block", "finish_block") for n in range(FULL_BLOCKS)),
+]
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A filled session in a database that is cloned, who may speak in it, and the blocks that it takes."""
+
+    server: PostgresServer
+    temporal: str
+    database: str
+    keys: Keys
+    api_key: str
+    session: str
+    tokens: int
+    blocks: int
+
+    @asynccontextmanager
+    async def clone(self, folder: Path) -> AsyncIterator[RunWorld]:
+        """A world of its own that goes on from there, without a worker; its agent has the small window now."""
+        name = await create_database(self.server, template=self.database)
+        servers = Servers(self.server.url(name), self.temporal, f"clone-{secrets.token_hex(6)}", folder)
+        async with (
+            ModelServer([digesting] * 200, strict="plain") as model,
+            running_world(servers, model, keys=self.keys, api_key=self.api_key) as world,
+        ):
+            await world.publish(**SMALL)
+            yield world
+        await drop_database(self.server, name)
+
+    @classmethod
+    async def build(cls, server: PostgresServer, temporal: str, database: str, folder: Path, full: bool) -> "Filled":
+        servers = Servers(server.url(database), temporal, f"fill-{secrets.token_hex(6)}", folder)
+        async with working_world(servers) as world:
+            long = await fill(world, FULL_TOKENS if full else TOKENS)
+        blocks = FULL_BLOCKS if full else BLOCKS
+        return cls(server, temporal, database, world.keys, world.api_key, long.session_id, long.tokens, blocks)
+
+
+@pytest.fixture(scope="module")
+def filled(
+    postgres_server: PostgresServer,
+    migrated_template: str,
+    temporal_address: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    full_matrix: bool,
+) -> Iterator[Filled]:
+    """The session, filled once."""
+    name = run_now(create_database(postgres_server, template=migrated_template))
+    yield run_now(Filled.build(postgres_server, temporal_address, name, tmp_path_factory.mktemp("long"), full_matrix))
+    run_now(drop_database(postgres_server, name))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(filled: Filled, nursery: WorkerNursery, tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    """The bytes of every request of the same question with nobody killed."""
+    return run_now(_undisturbed(filled, nursery, tmp_path_factory.mktemp("undisturbed")))
+
+
+async def _undisturbed(filled: Filled, nursery: WorkerNursery, folder: Path) -> list[bytes]:
+    async with filled.clone(folder) as world, nursery.worker(place_of(world)):
+        run = await ended(world, await world.start(QUESTION, filled.session))
+        await assert_one_episode(world, run, filled)
+        return bodies(world.model.requests)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every commit of the episode with --full-matrix, two of them without."""
+    if "point" in metafunc.fixturenames:
+        full = metafunc.config.getoption("--full-matrix")
+        metafunc.parametrize(("point", "nth"), FULL if full else SAMPLE)
+
+
+@pytest.mark.timeout(180)
+async def test_a_worker_killed_after_a_commit_of_a_long_episode_calls_no_finished_block_again(
+    filled: Filled, undisturbed: list[bytes], nursery: WorkerNursery, tmp_path: Path, point: str, nth: int
+) -> None:
+    """SPEC K7, R2, K1: each block is called once, with the same bytes; the published summary is the same."""
+    reached = tmp_path / "reached"
+    async with filled.clone(tmp_path) as world, nursery.kept(place_of(world), Fault(point, str(reached), nth=nth)):
+        run = await ended(world, await world.start(QUESTION, filled.session))
+        assert reached.exists(), f"{point} was never passed {nth} times"
+        assert bodies(world.model.requests) == undisturbed
+        await assert_one_episode(world, run, filled)
+
+
+@pytest.mark.timeout(1_200)
+async def test_an_episode_whose_worker_dies_after_every_single_commit_comes_to_the_same_summary(
+    filled: Filled, undisturbed: list[bytes], nursery: WorkerNursery, tmp_path: Path, full_matrix: bool
+) -> None:
+    """SPEC K7, R2: no worker lives longer than one commit, and no block is called twice."""
+    if not full_matrix:
+        pytest.skip("only with --full-matrix")
+    async with filled.clone(tmp_path) as world, dying(world, nursery, tmp_path) as deaths:
+        run = await ended(world, await world.start(QUESTION, filled.session))
+        assert bodies(world.model.requests) == undisturbed
+        await assert_one_episode(world, run, filled)
+    assert len(deaths) >= 2 * filled.blocks + len(ONCE)
+
+
+@asynccontextmanager
+async def dying(world: RunWorld, nursery: WorkerNursery, folder: Path) -> AsyncIterator[list[Path]]:
+    """Workers one after the other, each killed after its first commit of an episode; a file for each death."""
+    deaths: list[Path] = []
+    points = [f"{commit}.after_commit" for commit in (*ONCE, "prepare_block", "finish_block")]
+
+    async def keep() -> None:
+        while True:
+            reached = folder / f"death-{len(deaths)}"
+            async with nursery.worker(place_of(world), *(Fault(point, str(reached)) for point in points)) as child:
+                while child.lives:
+                    await asyncio.sleep(0.01)
+            deaths.append(reached)
+
+    keeping = asyncio.create_task(keep())
+    try:
+        yield deaths
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+
+
+def bodies(requests: list[RecordedRequest]) -> list[bytes]:
+    """What was sent, request by request."""
+    return [request.body for request in requests]
+
+
+async def ended(world: RunWorld, run_id: str) -> Json:
+    """The Run at its end, however long that takes."""
+    run = await world.get(f"/runs/{run_id}", wait_s=60)
+    while run["ended_at"] is None:
+        run = await world.get(f"/runs/{run_id}", wait_s=60)
+    return run
+
+
+async def assert_one_episode(world: RunWorld, run: Json, filled: Filled) -> None:
+    """The Run was answered in one loop, after one episode that summarised all and got under the target."""
+    assert (run["status"], run["answer"], run["loops"]) == ("succeeded", "Noted.", 1)
+    (episode,) = await world.items(f"/runs/{run['run_id']}/compactions")
+    assert (episode["outcome"], episode["blocks"], episode["cursor"]) == ("activated", filled.blocks, filled.blocks)
+    assert (episode["reaches_target"], episode["tokens_before"] >= filled.tokens) == (True, True)
+    sent = world.model.requests
+    assert [is_block(request) for request in sent] == [True] * filled.blocks + [False]
+    assert {"role": "user", "content": QUESTION} in sent[-1].json["messages"]
+    assert world.model.refusals == []
+    assert (await world.get(f"/sessions/{filled.session}/verify"))["breaks"] == []
