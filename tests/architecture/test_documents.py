@@ -49,9 +49,9 @@ def shown(path: Path) -> str:
 # --- coverage.md -----------------------------------------------------------------------------------------------------
 
 
-def rows() -> list[list[str]]:
+def rows(page: str = "coverage.md") -> list[list[str]]:
     """The cells of every row of every table of the page, headings left out."""
-    lines = (ROOT / "docs" / "coverage.md").read_text("utf-8").splitlines()
+    lines = (ROOT / "docs" / page).read_text("utf-8").splitlines()
     found = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
     return [cells for cells in found if not cells[0].startswith("---") and cells[-1] != "state"]
 
@@ -83,13 +83,19 @@ def test_every_requirement_has_its_row_once() -> None:
     assert [one for one, count in listed.items() if count > 1] == []
 
 
-def test_every_test_that_a_row_names_exists() -> None:
-    assert [name for cells in rows() for name in named_tests(cells) if name not in known_tests()] == []
+PAGES = pytest.mark.parametrize("page", ["coverage.md", "acceptance-rows.md"])
 
 
-def test_what_is_called_done_or_partly_done_is_shown_by_a_test() -> None:
-    assert [cells[0] for cells in rows() if not STATE.fullmatch(cells[-1])] == []
-    assert [cells[0] for cells in rows() if (cells[-1] != "open") is not bool(named_tests(cells))] == []
+@PAGES
+def test_every_test_that_a_row_names_exists(page: str) -> None:
+    assert rows(page) != []
+    assert [name for cells in rows(page) for name in named_tests(cells) if name not in known_tests()] == []
+
+
+@PAGES
+def test_what_is_called_done_or_partly_done_is_shown_by_a_test(page: str) -> None:
+    assert [cells[0] for cells in rows(page) if not STATE.fullmatch(cells[-1])] == []
+    assert [cells[0] for cells in rows(page) if (cells[-1] != "open") is not bool(named_tests(cells))] == []
 
 
 def test_routes_are_listed_as_they_are() -> None:
