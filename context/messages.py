@@ -5,6 +5,7 @@ message is stored as its canonical JSON, and everything that is hashed is hashed
 """
 
 import json
+import re
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -67,6 +68,17 @@ def arguments_object(text: str) -> dict[str, Any] | None:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(name)
+
+
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
+_LONGEST_NAME = 64
+
+
+def safe_name(name: str) -> str:
+    """A name every server accepts and every column holds; a model can ask for a tool by an impossible one, and the
+    record keeps that.
+    """
+    return _NOT_IN_A_NAME.sub("_", name)[:_LONGEST_NAME] or "unnamed"
 
 
 SURROGATES_REPLACED = "lone_surrogates_replaced"

@@ -1,11 +1,12 @@
 """The guarded HTTP client for providers, tools and hooks: checked addresses, bounded answers, no redirects, no retries.
 
-Proxies and certificates from the environment are not used. The client follows no redirect: a 3xx answer is handed to
-the caller, who refuses it. It never interprets an answer.
+Proxies and certificates from the environment are not used, and no cookie is kept: one client serves all spaces. The
+client follows no redirect: a 3xx answer is handed to the caller, who refuses it. It never interprets an answer.
 """
 
 import ssl
 from collections.abc import AsyncIterator, Iterable
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 
 import httpcore
 import httpx
@@ -94,7 +95,7 @@ class GuardedTransport(httpx.AsyncHTTPTransport):
         response = await super().handle_async_request(request)
         if not has_readable_encoding(response.headers.get("content-encoding")):
             await response.aclose()
-            raise AnswerEncodedError
+            raise AnswerEncodedError(response.status_code)
         assert isinstance(response.stream, httpx.AsyncByteStream)
         response.stream = BoundedStream(response.stream, limit=self._max_answer_bytes)
         return response
@@ -118,4 +119,5 @@ def build_client(
         follow_redirects=False,
         timeout=httpx.Timeout(connect=limits.connect_s, read=limits.read_s, write=limits.write_s, pool=limits.pool_s),
         headers={"accept-encoding": "identity", "user-agent": "agentloom"},
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
     )

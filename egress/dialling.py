@@ -7,7 +7,7 @@ rebinding) reaches nothing. The Host header and TLS server name stay those of th
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from egress.addresses import PrivateAddresses, is_allowed
 from egress.errors import AddressRefusedError
@@ -25,12 +25,20 @@ async def permitted_addresses(
     """
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(timeout_s):
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = await _resolved(loop, host, port)
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
     allowed = [address for address in addresses if is_allowed(address, private=private)]
     if not allowed:
         raise AddressRefusedError
     return allowed
+
+
+async def _resolved(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[tuple[Any, ...]]:
+    """What the resolver says; a text that is no host name does not resolve either."""
+    try:
+        return list(await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    except UnicodeError:
+        raise OSError from None
 
 
 async def dial_first(

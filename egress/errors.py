@@ -23,7 +23,13 @@ class AnswerTooLargeError(EgressError):
 
 
 class AnswerEncodedError(EgressError):
+    """`status` is the HTTP status of the answer, whose body was not read."""
+
     sentence = "The answer is compressed although none was asked for; its real size can't be bounded."
+
+    def __init__(self, status: int = 0) -> None:
+        super().__init__()
+        self.status = status
 
 
 class RedirectRefusedError(EgressError):

@@ -11,9 +11,15 @@ from typing import Any
 from context.messages import arguments_object
 from context.replies import ReplyCall
 from providers.errors import MalformedAnswerError
+from providers.object_scan import ObjectScan
+
+MAX_CALLS = 1_024
+"""More calls than this in one answer are no answer: nobody means them, and each would be stored and run."""
+
+_LONGEST_INDEX = 9
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Slot:
     """One call while it is being received."""
 
@@ -21,16 +27,21 @@ class _Slot:
     id: str | None = None
     name: str = ""
     pieces: list[str] = field(default_factory=list)
+    is_complete: bool = False
+    """Whether the arguments so far are a whole JSON object, so that a further piece belongs elsewhere."""
+    _scan: ObjectScan = field(default_factory=ObjectScan)
 
     @property
     def arguments(self) -> str:
         return "".join(self.pieces)
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether the arguments so far are a whole JSON object, so that a further piece belongs elsewhere."""
-        text = self.arguments
-        return text.rstrip().endswith("}") and arguments_object(text) is not None
+    def append(self, piece: str) -> None:
+        """Add to the arguments. They are parsed when their last bracket closes, so hardly ever twice."""
+        was_closed = self._scan.is_closed
+        self.pieces.append(piece)
+        self._scan.feed(piece)
+        if self._scan.is_closed != was_closed:
+            self.is_complete = self._scan.is_closed and arguments_object(self.arguments) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +60,7 @@ class CallSlots:
     def __init__(self) -> None:
         self._slots: list[_Slot] = []
         self._by_index: dict[int, _Slot] = {}
+        self._unfinished: set[_Slot] = set()
         self._last: _Slot | None = None
 
     def __bool__(self) -> bool:
@@ -68,7 +80,11 @@ class CallSlots:
         slot.id = slot.id or piece.id
         self._take_name(slot, piece)
         if piece.arguments:
-            slot.pieces.append(piece.arguments)
+            slot.append(piece.arguments)
+        if slot.is_complete:
+            self._unfinished.discard(slot)
+        else:
+            self._unfinished.add(slot)
         self._last = slot
 
     def calls(self) -> tuple[ReplyCall, ...]:
@@ -91,6 +107,8 @@ class CallSlots:
         return known
 
     def _open(self, piece: _Piece) -> _Slot:
+        if len(self._slots) >= MAX_CALLS:
+            raise MalformedAnswerError
         slot = _Slot(piece.index)
         self._slots.append(slot)
         if piece.index is not None:
@@ -117,7 +135,7 @@ class CallSlots:
             if last is not None and last.name == piece.name and last.pieces and not last.is_complete:
                 raise MalformedAnswerError  # the name again, or another call after one that broke off
             return None
-        if piece.arguments and sum(not slot.is_complete for slot in self._slots) > 1:
+        if piece.arguments and len(self._unfinished) > 1:
             raise MalformedAnswerError
         return last
 
@@ -155,7 +173,7 @@ def _read(delta: object) -> _Piece:
 
 
 def _index(value: object) -> int | None:
-    if isinstance(value, str) and value.isdecimal():
+    if isinstance(value, str) and value.isdecimal() and len(value) <= _LONGEST_INDEX:
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 

@@ -27,6 +27,10 @@ _LONGEST_ERROR_BODY = 256 << 10
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _GRACE_AFTER_DONE_S = 0.25
 """After `[DONE]` the rest is waited for this long, so that the connection can be used again."""
+_GRACE_AFTER_FINISH_S = 5.0
+"""After the finish reason, usage and `[DONE]` are waited for this long since the last event; comments don't count."""
+_LONGEST_EXPLANATION_S = 5.0
+"""The body of an error answer is waited for this long; the status alone says enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,21 +95,31 @@ class ChatClient:
 
     @asynccontextmanager
     async def _opened(self, target: ModelTarget, body: bytes) -> AsyncIterator[httpx.Response]:
-        timeout = self._http.timeout
         with _failures_named():
-            async with self._http.stream(
-                "POST",
-                target.base_url.rstrip("/") + "/chat/completions",
-                content=body,
-                headers=_headers(target),
-                timeout=httpx.Timeout(
-                    connect=timeout.connect, read=target.idle_timeout_s, write=timeout.write, pool=timeout.pool
-                ),
-                follow_redirects=False,
-            ) as response:
+            response = await self._answered(target, body)
+            try:
                 if not response.is_success:
                     raise errors.classify(response.status_code, response.headers, await _beginning(response))
                 yield response
+            finally:
+                await response.aclose()
+
+    async def _answered(self, target: ModelTarget, body: bytes) -> httpx.Response:
+        """The answer once its head is complete. A head that trickles has no more time than a silent one."""
+        own = self._http.timeout
+        timeout = httpx.Timeout(connect=own.connect, read=target.idle_timeout_s, write=own.write, pool=own.pool)
+        address = target.base_url.rstrip("/") + "/chat/completions"
+        headers = _headers(target)
+        try:
+            request = self._http.build_request("POST", address, content=body, headers=headers, timeout=timeout)
+        except UnicodeError:  # a host that is no name in any alphabet
+            raise errors.EndpointRefusedError from None
+        phases = (timeout.connect, timeout.pool, timeout.write, timeout.read)
+        try:
+            async with asyncio.timeout(sum(phase or 0 for phase in phases)):
+                return await self._http.send(request, stream=True, follow_redirects=False)
+        except TimeoutError:
+            raise errors.unreachable() from None
 
 
 class _Attempt:
@@ -122,17 +136,25 @@ class _Attempt:
 
     async def read(self, response: httpx.Response, evidence: Evidence) -> None:
         """Read until the server says that it is done, or to the end."""
-        pieces = response.aiter_raw()
         try:
-            async for piece in pieces:
-                self._take(piece, evidence)
-                if self._reader.is_done:
-                    await self._take_rest(pieces)
-                    return
-        except httpx.TransportError:
+            async with asyncio.timeout(None) as limit:
+                await self._read(response.aiter_raw(), evidence, limit)
+        except (httpx.TransportError, AnswerTooLargeError, TimeoutError):
             # What breaks after the finish reason takes nothing away from the answer.
             if not self._reader.is_complete:
                 raise
+
+    async def _read(self, pieces: AsyncIterator[bytes], evidence: Evidence, limit: asyncio.Timeout) -> None:
+        """Once the answer could be the whole one, the server has some seconds for each event that follows."""
+        events = 0
+        async for piece in pieces:
+            self._take(piece, evidence)
+            if self._reader.is_done:
+                await self._take_rest(pieces)
+                return
+            if self._reader.is_complete and self._reader.events > events:
+                events = self._reader.events
+                limit.reschedule(asyncio.get_running_loop().time() + _GRACE_AFTER_FINISH_S)
 
     def reply(self, evidence: Evidence) -> ModelReply:
         """The complete answer; raises a ModelCallError by name if it isn't one."""
@@ -184,7 +206,9 @@ def _failures_named() -> Iterator[None]:
     """Turns what the guard and the network raise into errors by name, without their texts (SPEC Y6)."""
     try:
         yield
-    except (AnswerTooLargeError, AnswerEncodedError):
+    except AnswerEncodedError as refused:
+        raise errors.encoded(refused.status) from None
+    except AnswerTooLargeError:
         raise errors.AnswerRefusedError from None
     except (AddressRefusedError, httpx.InvalidURL, httpx.UnsupportedProtocol):
         raise errors.EndpointRefusedError from None
@@ -193,13 +217,17 @@ def _failures_named() -> Iterator[None]:
 
 
 async def _beginning(response: httpx.Response) -> bytes:
-    """The first part of an error's body; the connection is closed after it."""
-    body = b""
-    async for piece in response.aiter_raw():
-        body += piece
-        if len(body) >= _LONGEST_ERROR_BODY:
-            break
-    return body[:_LONGEST_ERROR_BODY]
+    """The first part of an error's body, or what came of it; the connection is closed after it."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(_LONGEST_EXPLANATION_S):
+            async for piece in response.aiter_raw():
+                body += piece
+                if len(body) >= _LONGEST_ERROR_BODY:
+                    break
+    except (httpx.TransportError, AnswerTooLargeError, TimeoutError):
+        pass  # the status has come, and decides
+    return bytes(body[:_LONGEST_ERROR_BODY])
 
 
 def _request_id(response: httpx.Response, reply: ModelReply) -> str | None:

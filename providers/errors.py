@@ -104,6 +104,11 @@ def classify_embedded(error: object, *, status: int = 200) -> ModelCallError:
     return ModelCallError(verdict.reason, retryable=verdict.retryable, status=embedded or status)
 
 
+def encoded(status: int) -> ModelCallError:
+    """The error of a compressed answer, which is not read: its status still says what a refusal means."""
+    return AnswerRefusedError() if 200 <= status < 300 else classify(status, {}, b"")
+
+
 def unreachable() -> ModelCallError:
     """The error of a connection that failed or stayed silent too long."""
     return ModelCallError("model_unavailable", retryable=True)
@@ -154,7 +159,7 @@ def _number(text: str | None) -> float | None:
 def _seconds_until(text: str | None, now: datetime) -> float | None:
     try:
         moment = parsedate_to_datetime(text or "")
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _LONGEST_SEARCHED = 4_000
+_STATUS = re.compile(r"[45][0-9][0-9]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +23,8 @@ class Complaint:
     @property
     def embedded_status(self) -> int | None:
         """An HTTP status that stands in the object as its code."""
-        numbers = sorted(int(code) for code in self.codes if code.isdecimal() and 400 <= int(code) <= 599)
-        return numbers[0] if numbers else None
+        numbers = sorted(code for code in self.codes if _STATUS.fullmatch(code))
+        return int(numbers[0]) if numbers else None
 
 
 def complaint_in(body: bytes) -> Complaint:

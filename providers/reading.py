@@ -17,6 +17,8 @@ class AnswerReader:
         self._decoder = StreamDecoder()
         self._start = bytearray()
         self._is_document: bool | None = None
+        self.events = 0
+        """Events of a stream that said something."""
 
     @property
     def has_output(self) -> bool:
@@ -85,6 +87,7 @@ class AnswerReader:
                 raise IncompleteAnswerError from None
 
     def _take_event(self, event: ServerEvent) -> None:
+        self.events += bool(event.data.strip())
         self._assembler.take_event(event.data)
 
     def _take_document(self) -> None:

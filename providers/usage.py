@@ -1,9 +1,11 @@
 """Reads the tokens a provider reports (SPEC L5). What it does not say, or says impossibly, is unknown, never zero."""
 
-import math
 from typing import Any
 
 from context.replies import Usage
+
+_MOST = 10**12
+"""More tokens than this are a mistake of the server, not a count."""
 
 
 def read_usage(value: object, *, before: Usage) -> Usage:
@@ -39,4 +41,4 @@ def _detail(value: dict[str, Any], group: str, key: str) -> int | None:
 def _count(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return int(value) if math.isfinite(value) and value >= 0 and value == int(value) else None
+    return int(value) if 0 <= value <= _MOST and value == int(value) else None

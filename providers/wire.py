@@ -6,12 +6,18 @@ is done before, in `context`.
 """
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from context.messages import ChatMessage, ToolCall, arguments_object, canonical_json, without_lone_surrogates
+from context.messages import (
+    ChatMessage,
+    ToolCall,
+    arguments_object,
+    canonical_json,
+    safe_name,
+    without_lone_surrogates,
+)
 from context.policy import FrozenTool
 from providers.profiles import Profile
 
@@ -25,8 +31,6 @@ MESSAGE_SEPARATOR = "\n\n[next message]\n\n"
 """Stands between user messages that are joined. Joining only appends, so the bytes before it stay the same."""
 
 _USER_START = b'{"role":"user"'
-_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
-_LONGEST_NAME = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,7 @@ def wire_message_bytes(message: ChatMessage, profile: Profile, *, in_tool_turn: 
     if message.role == "tool":
         content = message.content if _has_text(message.content) else NO_OUTPUT
         return _json_bytes({"role": "tool", "tool_call_id": message.tool_call_id or "", "content": content})
-    named = {"name": _safe_name(message.name)} if message.name else {}
+    named = {"name": safe_name(message.name)} if message.name else {}
     return _json_bytes({"role": message.role, **named, "content": message.content})
 
 
@@ -163,7 +167,7 @@ def _reasoning(message: ChatMessage, profile: Profile, *, in_tool_turn: bool) ->
 
 
 def _call_form(call: ToolCall) -> dict[str, Any]:
-    function = {"name": _safe_name(call.name), "arguments": wire_arguments(call.arguments)}
+    function = {"name": safe_name(call.name), "arguments": wire_arguments(call.arguments)}
     return {"id": call.call_id, "type": "function", "function": function}
 
 
@@ -201,11 +205,6 @@ def _says_something(message: ChatMessage) -> bool:
 
 def _has_text(content: str | None) -> bool:
     return content is not None and content != "" and not content.isspace()
-
-
-def _safe_name(name: str) -> str:
-    """A name every server accepts; a model can ask for a tool by an impossible one, and the record keeps that."""
-    return _NOT_IN_A_NAME.sub("_", name)[:_LONGEST_NAME] or "unnamed"
 
 
 def _json_bytes(form: Mapping[str, Any]) -> bytes:

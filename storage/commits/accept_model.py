@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.errors import AttemptSupersededError, CallIdsTakenError
 from context.ids import tool_operation_id
+from context.messages import safe_name
 from context.operations import Answer, CallTools, CutInsideCall, EmptyAnswer, Unusable
 from context.steps import Acceptance, AcceptModel, Content, ModelVerdict, PlannedCall
 from storage.appending import Appender, ViewHead
@@ -170,7 +171,7 @@ class _Writes:
     def _call_row(self, ordinal: int, planned: PlannedCall, refusal: Sealed | None) -> dict[str, Any]:
         request, heads = self._request, self._heads
         owner = {"session_id": heads.session_id, "run_id": heads.run_id, "context_id": heads.context_id}
-        call = {"name": planned.call.name, "call_id": planned.call.call_id, "effect": planned.effect}
+        call = {"name": safe_name(planned.call.name), "call_id": planned.call.call_id, "effect": planned.effect}
         state = {"state": "failed" if refusal else "prepared", "result_id": refusal.payload_id if refusal else None}
         verdict = json.dumps({"status": planned.refusal_status}) if refusal else None
         place = {"purpose": "tool", "loop_no": request.loop, "ordinal": ordinal, "batch_id": request.operation_id}

@@ -120,6 +120,28 @@ async def test_interleaved_fragments_of_two_calls_are_kept_apart(world: RunWorld
     assert results(world.sent[1]) == ["only-a", "only-b"]
 
 
+@pytest.mark.parametrize("name", ["look\x00up", "\ud800", "n" * 100_000, "", "\n", "look up; rm"])
+async def test_a_tool_by_an_impossible_name_is_an_error_result(world: RunWorld, name: str) -> None:
+    """SPEC L7, A11, T3: whatever the model calls it, the Run goes on, and the name is in no column as it came."""
+    await world.publish(tools=["echo"])
+    world.model.add(replies.calls((name, {"text": "x"})), "done")
+    session = await world.open_session()
+    run = await world.ask("q", session)
+    assert (run["status"], run["answer"], len(results(world.sent[1]))) == ("succeeded", "done", 1)
+    assert (await world.operations(run["run_id"]))[1]["state"] == "failed"
+    assert "done" in [message["message"]["content"] for message in await world.messages(session)]
+
+
+async def test_a_text_with_every_odd_character_is_kept(world: RunWorld) -> None:
+    """SPEC L1, Y5: NUL and controls in answer, reasoning and arguments wedge nothing."""
+    odd = "a\x00b\x01\x7f\u2028\ufeff\ufffe"
+    await world.publish(tools=["echo"])
+    world.model.add(replies.calls(("echo", {"text": odd}), content=odd, reasoning=odd), odd)
+    session = await world.open_session()
+    run = await world.ask("q", session)
+    assert (run["status"], run["answer"], results(world.sent[1])) == ("succeeded", odd, [odd])
+
+
 def cut_in_characters() -> Reply:
     body = 'data: {"choices":[{"delta":{"content":"好🙂"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'.encode()
     first, second = body.index("好".encode()), body.index("🙂".encode())

@@ -120,6 +120,8 @@ BAD_CONNECTIONS: list[tuple[dict[str, Any], str]] = [
             "https://x:99999/v1",
             "https://x:/v1?",
             "https:///v1",
+            "https://a..b/v1",
+            f"https://{'a' * 64}.example/v1",
             "https://[x/v1",
             "ftp://x/v1",
         )
