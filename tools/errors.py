@@ -4,7 +4,7 @@ from typing import Literal
 
 from context.errors import AgentLoomError
 
-Reason = Literal["unreachable", "connection_lost", "timeout", "busy", "server_error"]
+Reason = Literal["unreachable", "connection_lost", "timeout", "busy", "server_error", "not_started"]
 
 
 class ToolUnavailableError(AgentLoomError):

@@ -10,15 +10,18 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from context.errors import ConfigurationInvalidError
 from context.policy import FrozenTool, ToolEntry
 from tools.arguments import Refused
+from tools.errors import ToolUnavailableError
 from tools.outcomes import error_outcome
 from tools.port import ToolInvocation, ToolOutcome, single_effect
 from tools.results import outcome_of_value
-from tools.running import Caught, Raised, run_async, run_in_thread
+from tools.running import Raised, Returned, attempted, run_async, run_in_thread
 from tools.schemas import checked_schema
 from tools.signatures import FunctionSignature, bind, describe, read_signature
 
@@ -41,13 +44,21 @@ def load_function(entry: str) -> Callable[..., Any]:
 
 
 def _imported(module_name: str) -> Any:
-    caught = Caught()
-    with caught:
-        return importlib.import_module(module_name)
-    if isinstance(caught.error, ModuleNotFoundError) and _is_part(caught.error.name, module_name):
+    missing: list[str | None] = []
+
+    def imported() -> Any:
+        try:
+            return importlib.import_module(module_name)
+        except ModuleNotFoundError as error:
+            missing.append(error.name)
+            raise
+
+    result = attempted(imported)
+    if isinstance(result, Returned):
+        return result.value
+    if any(_is_part(name, module_name) for name in missing):
         raise ConfigurationInvalidError(f"There is no Python module '{module_name}' on the import path.")
-    kind = type(caught.error).__name__
-    raise ConfigurationInvalidError(f"Importing the Python module '{module_name}' failed with {kind}.")
+    raise ConfigurationInvalidError(f"Importing the Python module '{module_name}' failed with {result.error_type}.")
 
 
 def _is_part(missing: str | None, module_name: str) -> bool:
@@ -94,24 +105,66 @@ class PythonTool:
                 self._kept = await asyncio.to_thread(_loaded, self._entry)
             except ConfigurationInvalidError as error:
                 return error_outcome("ToolMisconfigured", error.message)
-        bound = bind(self._kept.signature, call.arguments)
-        if isinstance(bound, Refused):
-            return error_outcome(bound.error_type, bound.message)
-        return await self._called(self._kept, bound, call, on_progress)
+        return await self._called(self._kept, call, on_progress)
 
-    async def _called(
-        self, loaded: _Loaded, bound: dict[str, Any], call: ToolInvocation, on_progress: Callable[[], None]
-    ) -> ToolOutcome:
-        start = partial(loaded.function, **bound, **_injected(loaded.signature.injected, call))
-        run = run_async if inspect.iscoroutinefunction(inspect.unwrap(loaded.function)) else run_in_thread
-        result = await run(start, on_progress=on_progress)
-        if isinstance(result, Raised):
-            return error_outcome(result.error_type, result.message)
-        return outcome_of_value(result.value, call.operation_id)
+    async def _called(self, loaded: _Loaded, call: ToolInvocation, on_progress: Callable[[], None]) -> ToolOutcome:
+        given = _injected(loaded.signature.injected, call)
+        bind_it = partial(bind, loaded.signature, call.arguments)
+        if not inspect.iscoroutinefunction(inspect.unwrap(loaded.function)):
+            work = partial(_answer, bind_it, loaded.function, given, call.operation_id)
+            outcome = await run_in_thread(work, on_progress=on_progress)
+            return outcome if isinstance(outcome, ToolOutcome) else await _awaited(outcome, call, on_progress)
+        bound = attempted(bind_it)
+        if isinstance(bound, Raised) or isinstance(bound.value, Refused):
+            return _not_called(bound)
+        return await _awaited(partial(loaded.function, **bound.value, **given), call, on_progress)
+
+
+Call = Callable[[], Any]
+
+
+def _answer(
+    bind_it: Call, function: Callable[..., Any], given: dict[str, Any], operation_id: UUID
+) -> ToolOutcome | Call:
+    """A plain function's call, all in its own thread: its outcome, or what is still to be awaited."""
+    bound = attempted(bind_it)
+    if isinstance(bound, Raised) or isinstance(bound.value, Refused):
+        return _not_called(bound)
+    result = attempted(partial(function, **bound.value, **given))
+    if isinstance(result, Returned) and inspect.iscoroutine(result.value):
+        coroutine = result.value
+        return lambda: coroutine
+    return _outcome(result, operation_id)
+
+
+async def _awaited(start: Call, call: ToolInvocation, on_progress: Callable[[], None]) -> ToolOutcome:
+    """A coroutine function's call; what it returned is turned into an outcome in a thread, as it may take long."""
+    result = await run_async(start, on_progress=on_progress)
+    return await run_in_thread(partial(_outcome, result, call.operation_id), on_progress=on_progress)
+
+
+def _outcome(result: Returned | Raised, operation_id: UUID) -> ToolOutcome:
+    if isinstance(result, Raised):
+        return error_outcome(result.error_type, result.message)
+    return outcome_of_value(result.value, operation_id)
+
+
+def _not_called(bound: Returned | Raised) -> ToolOutcome:
+    """Arguments that the function's own types refuse, well or by accident."""
+    if isinstance(bound, Raised):
+        return error_outcome(bound.error_type, bound.message)
+    return error_outcome(bound.value.error_type, bound.value.message)
 
 
 def _injected(names: frozenset[str], call: ToolInvocation) -> dict[str, Any]:
     known: dict[str, Any] = {"idempotency_key": call.idempotency_key, "work_dir": call.work_dir}
     if "work_dir" in names:
-        call.work_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_folder(call.work_dir)
     return {name: known[name] for name in names}
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        raise ToolUnavailableError("not_started", may_have_run=False) from None

@@ -8,13 +8,15 @@ import contextvars
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-from tools.errors import ToolTimeoutError
+from tools.errors import ToolTimeoutError, ToolUnavailableError
 from tools.port import Tool, ToolInvocation, ToolOutcome
 
 _BEAT_S = 1.0
+_MOST_OF_A_GROUP = 5
 T = TypeVar("T")
 
 
@@ -34,9 +36,10 @@ class Raised:
 
 
 class Caught:
-    """Takes what foreign code raises, `SystemExit` included, so that a tool can't end the worker.
+    """Takes whatever foreign code raises, `SystemExit` and `CancelledError` included (SPEC T9).
 
-    What is not the tool's to raise goes on: a cancellation, an interrupt, a generator being closed.
+    A cancellation of ours reaches whoever waits for foreign code, outside of this. So what comes out here is the
+    foreign code's own, or no longer awaited by anybody.
     """
 
     error: BaseException | None = None
@@ -47,8 +50,6 @@ class Caught:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if error is None or isinstance(error, asyncio.CancelledError | GeneratorExit | KeyboardInterrupt):
-            return False
         self.error = error
         return True
 
@@ -57,8 +58,23 @@ def raised(error: BaseException) -> Raised:
     """The error as a value; a broken `__str__` of it costs the message, not the result."""
     message = ""
     with Caught():
-        message = str(error)
+        message = _group_words(error) if isinstance(error, BaseExceptionGroup) else str(error)
     return Raised(type(error).__name__, message)
+
+
+def _group_words(group: BaseExceptionGroup[BaseException]) -> str:
+    """A group's own words, and what is in it, which they don't name."""
+    parts = [f"{one.error_type}: {one.message}" for one in map(raised, group.exceptions[:_MOST_OF_A_GROUP])]
+    return "; ".join([str(group.message), *parts])
+
+
+def attempted(start: Callable[[], Any]) -> Returned | Raised:
+    """What foreign code that is no coroutine gives, here and now."""
+    caught = Caught()
+    with caught:
+        return Returned(start())
+    assert caught.error is not None
+    return raised(caught.error)
 
 
 async def run_within_limit(tool: Tool, call: ToolInvocation, *, on_progress: Callable[[], None]) -> ToolOutcome:
@@ -106,11 +122,16 @@ async def run_async(start: Callable[[], Awaitable[Any]], *, on_progress: Callabl
         await _wait(task, on_progress)
     finally:
         task.cancel()
+    # A tool that cancelled its own task and then returned.
     return Raised("CancelledError", "") if task.cancelled() else task.result()
 
 
-async def run_in_thread(start: Callable[[], Any], *, on_progress: Callable[[], None]) -> Returned | Raised:
-    """What the function gives, in a daemon thread: one that never returns holds up neither a stop nor the exit."""
+async def run_in_thread(work: Callable[[], T], *, on_progress: Callable[[], None]) -> T:
+    """What the work gives, in a daemon thread: one that never returns holds up neither a stop nor the exit.
+
+    Foreign code in the work is `attempted` there. Raises ToolUnavailableError if there is no room for one more thread,
+    or if the work itself breaks, as it may when memory is short.
+    """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Returned | Raised] = loop.create_future()
     surroundings = contextvars.copy_context()
@@ -120,21 +141,27 @@ async def run_in_thread(start: Callable[[], Any], *, on_progress: Callable[[], N
             answer.set_result(result)
 
     def body() -> None:
-        result = _outcome_of(surroundings, start)
+        result = attempted(partial(surroundings.run, work))
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, result)
 
-    threading.Thread(target=body, name="tool", daemon=True).start()
+    _start(threading.Thread(target=body, name="tool", daemon=True))
     await _wait(answer, on_progress)
-    return answer.result()
+    value: T = _value(answer.result())
+    return value
 
 
-def _outcome_of(surroundings: contextvars.Context, start: Callable[[], Any]) -> Returned | Raised:
-    caught = Caught()
-    with caught:
-        return Returned(surroundings.run(start))
-    assert caught.error is not None
-    return raised(caught.error)
+def _value(result: Returned | Raised) -> Any:
+    if isinstance(result, Raised):
+        raise ToolUnavailableError("connection_lost", may_have_run=True)
+    return result.value
+
+
+def _start(thread: threading.Thread) -> None:
+    try:
+        thread.start()
+    except RuntimeError:
+        raise ToolUnavailableError("not_started", may_have_run=False) from None
 
 
 async def _wait(future: asyncio.Future[Any], on_progress: Callable[[], None]) -> None:

@@ -7,8 +7,9 @@ only. A function that leaves a parameter open is refused then rather than guesse
 import inspect
 import json
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -17,6 +18,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from context.errors import ConfigurationInvalidError
 from tools.arguments import Refused
+from tools.running import Raised, attempted
 
 if TYPE_CHECKING:
     from griffe import DocstringSection
@@ -66,7 +68,7 @@ def describe(function: Callable[..., Any], *, entry: str) -> FunctionDescription
 
 
 def _signature(function: Callable[..., Any], entry: str, notes: dict[str, str]) -> FunctionSignature:
-    parameters = inspect.signature(function).parameters
+    parameters = _parameters(function, entry)
     hints = _hints(function, entry)
     shown = [name for name in parameters if name not in INJECTED]
     for name in shown:
@@ -91,11 +93,20 @@ def _place(path: tuple[int | str, ...]) -> str:
 
 
 def _hints(function: Callable[..., Any], entry: str) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(function, include_extras=True)
-    except (NameError, TypeError, AttributeError, SyntaxError):
-        problem = f"The Python tool '{entry}' has an annotation that cannot be resolved."
-    raise ConfigurationInvalidError(problem)
+    """The annotations, which are evaluated by this and may raise anything."""
+    result = attempted(partial(typing.get_type_hints, function, include_extras=True))
+    if isinstance(result, Raised):
+        raise ConfigurationInvalidError(f"The Python tool '{entry}' has an annotation that cannot be resolved.")
+    hints: dict[str, Any] = result.value
+    return hints
+
+
+def _parameters(function: Callable[..., Any], entry: str) -> Mapping[str, inspect.Parameter]:
+    result = attempted(partial(inspect.signature, function))
+    if isinstance(result, Raised):
+        raise ConfigurationInvalidError(f"The Python tool '{entry}' does not say what its parameters are.")
+    parameters: Mapping[str, inspect.Parameter] = result.value.parameters
+    return parameters
 
 
 def _refuse_open_parameter(parameter: inspect.Parameter, hints: dict[str, Any], entry: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_serializer, field_validator
 
 
 class Place(BaseModel):
@@ -117,6 +117,123 @@ async def cancels_itself() -> None:
     raise asyncio.CancelledError
 
 
+def recursive(depth: int) -> int:
+    return recursive(depth + 1) + 1
+
+
+class Evil(BaseException):
+    """Not an Exception, and breaks whoever prints it."""
+
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+
+def raised(kind: str) -> BaseException:
+    """One of everything that code can raise."""
+    errors: dict[str, BaseException] = {
+        "KeyboardInterrupt": KeyboardInterrupt("MARK-words"),
+        "SystemExit": SystemExit(3),
+        "GeneratorExit": GeneratorExit(),
+        "CancelledError": asyncio.CancelledError(),
+        "MemoryError": MemoryError(),
+        "TimeoutError": TimeoutError(),
+        "StopIteration": StopIteration(1),
+        "StopAsyncIteration": StopAsyncIteration(),
+        "Evil": Evil(),
+        "ExceptionGroup": ExceptionGroup("both", [ValueError("one"), ExceptionGroup("inner", [KeyError("two")])]),
+        "BaseExceptionGroup": BaseExceptionGroup("all", [KeyboardInterrupt(), SystemExit(1)]),
+    }
+    return errors[kind]
+
+
+def raises_any(kind: str) -> int:
+    if kind == "RecursionError":
+        return recursive(0)
+    raise raised(kind)
+
+
+async def raises_any_async(kind: str) -> int:
+    await asyncio.sleep(0)
+    return raises_any(kind)
+
+
+async def cancels_its_task_and_returns() -> str:
+    task = asyncio.current_task()
+    assert task
+    task.cancel()
+    return "returned"
+
+
+class Raising:
+    """A value that fights whoever looks into it: by conversion, by iteration, by printing."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def __iter__(self) -> Iterator[int]:
+        raise raised(self.kind)
+
+    def __str__(self) -> str:
+        raise raised(self.kind)
+
+    __repr__ = __str__
+
+
+class RaisingModel(BaseModel):
+    """A model whose own code raises when it is turned into JSON."""
+
+    kind: str
+
+    @field_serializer("kind")
+    def _fails(self, value: str) -> str:
+        raise raised(value)
+
+
+class RaisingArgument(BaseModel):
+    """A model whose own code raises when it is read from the arguments."""
+
+    kind: str
+
+    @field_validator("kind")
+    @classmethod
+    def _fails(cls, value: str) -> str:
+        raise raised(value)
+
+
+def gives_a_raising_value(kind: str) -> Any:
+    return [Raising(kind), {"a": RaisingModel(kind=kind)}]
+
+
+def gives_a_raising_model(kind: str) -> Any:
+    return RaisingModel(kind=kind)
+
+
+def gives_a_raising_generator(kind: str) -> Any:
+    yield 1
+    raise raised(kind)
+
+
+def takes_a_raising_argument(argument: RaisingArgument) -> str:
+    return argument.kind
+
+
+def gives_an_endless_generator() -> Any:
+    while True:
+        yield 1
+
+
+def gives_a_blocking_value(seconds: float) -> Any:
+    class Slow(BaseModel):
+        n: int
+
+        @field_serializer("n")
+        def _slow(self, value: int) -> int:
+            time.sleep(seconds)
+            return value
+
+    return Slow(n=1)
+
+
 async def ignores_cancellation(seconds: float = 20) -> str:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -125,6 +242,14 @@ async def ignores_cancellation(seconds: float = 20) -> str:
         except asyncio.CancelledError:
             continue
     return "never stopped"
+
+
+def hidden_async() -> Any:
+    async def inside() -> str:
+        await asyncio.sleep(0)
+        return "awaited"
+
+    return inside()
 
 
 def sleeps(seconds: float) -> str:
@@ -160,6 +285,18 @@ def any_words(**words: str) -> str:
 
 def unknown_type(place: "Nowhere") -> str:  # type: ignore[name-defined]  # noqa: F821
     return str(place)
+
+
+def interrupting_type(place: "Interrupting.now()") -> str:  # type: ignore[valid-type]
+    return str(place)
+
+
+class Interrupting:
+    """Raises when an annotation that names it is evaluated."""
+
+    @staticmethod
+    def now() -> type:
+        raise KeyboardInterrupt
 
 
 def no_json_form(stream: asyncio.Queue[int]) -> str:

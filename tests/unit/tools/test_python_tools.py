@@ -1,8 +1,12 @@
 """Python functions as tools: what they declare, how they are called, and what becomes of what they return or raise."""
 
 import asyncio
+import enum
 import json
+import math
 import threading
+import types
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +18,7 @@ from tools.arguments import Accepted, check_arguments
 from tools.errors import ToolTimeoutError
 from tools.port import ToolOutcome
 from tools.python import PythonTool, freeze_python, load_function
-from tools.results import outcome_of_value
+from tools.results import MAX_RESULT_BYTES, outcome_of_value
 from tools.running import run_within_limit
 
 MODULE = "tests.support.python_tools"
@@ -162,7 +166,63 @@ async def test_bytes_inside_a_value_become_artifacts_in_their_places() -> None:
     assert [artifact.body for artifact in outcome.artifacts] == [b"%PDF-1", b"GIF8"]
 
 
-@pytest.mark.parametrize("function", ["gives_an_object", "loops_for_ever"])
+class Words(str):
+    """A kind of text."""
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+
+class Kind(enum.Enum):
+    PICTURE = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "content"),
+    [
+        (Words("temp \udcb0"), "temp \ufffd"),
+        (Level.HIGH, "3"),
+        ((n for n in range(3)), "[0, 1, 2]"),
+        ({"a": 1}.values(), "[1]"),
+        (range(2), "[0, 1]"),
+        ({1: {None: math.nan}}, '{"1": {"None": "nan"}}'),
+        (types.MappingProxyType({"a": frozenset({1})}), '{"a": [1]}'),
+    ],
+)
+def test_every_common_kind_of_value_has_its_json_form(value: Any, content: str) -> None:
+    """SPEC T1."""
+    assert outcome_of_value(value, OPERATION).content == content
+
+
+@pytest.mark.parametrize(
+    "value", [deque([b"%PDF-1"]), Kind.PICTURE, iter([b"a"]), {"a": b"b"}.values(), {"k": (b"c",)}]
+)
+def test_bytes_are_never_text_wherever_they_are(value: Any) -> None:
+    """SPEC T7."""
+    outcome = outcome_of_value(value, OPERATION)
+    assert len(outcome.artifacts) == 1
+    assert "artifact_ref" in outcome.content
+
+
+@pytest.mark.parametrize("value", [[10**5000], {1: "a", "1": "b"}, {(1, 2): object()}])
+def test_what_json_would_lose_or_refuse_is_said_and_not_cut(value: Any) -> None:
+    """SPEC T9."""
+    assert error(outcome_of_value(value, OPERATION))["type"] == "ResultNotSerializable"
+
+
+@pytest.mark.parametrize("piece", ["x", b"x"], ids=["text", "bytes"])
+def test_a_result_too_large_to_be_kept_is_said_to_be_so(piece: str | bytes) -> None:
+    """SPEC T9."""
+    assert error(outcome_of_value(piece * (MAX_RESULT_BYTES + 1), OPERATION))["type"] == "ResultTooLarge"
+
+
+async def test_a_function_that_hands_back_a_coroutine_is_awaited() -> None:
+    """SPEC T1: a decorator may hide that the function is async."""
+    assert (await result("hidden_async")).content == "awaited"
+
+
+@pytest.mark.parametrize("function", ["gives_an_object", "loops_for_ever", "gives_an_endless_generator"])
 async def test_a_value_without_a_json_form_is_the_tools_own_failure(function: str) -> None:
     """SPEC T9."""
     assert error(await result(function))["type"] == "ResultNotSerializable"
@@ -185,6 +245,75 @@ async def test_the_words_of_an_exception_are_content_and_nothing_else_of_it_is()
 async def test_an_exception_that_cannot_be_printed_is_named() -> None:
     """SPEC T9."""
     assert error(await result("raises_unprintable"))["type"] == "Unprintable"
+
+
+ANYTHING = [
+    "KeyboardInterrupt", "SystemExit", "GeneratorExit", "CancelledError", "RecursionError", "MemoryError",
+    "TimeoutError", "Evil", "ExceptionGroup", "BaseExceptionGroup", "StopIteration", "StopAsyncIteration",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ANYTHING)
+@pytest.mark.parametrize("function", ["raises_any", "raises_any_async"])
+async def test_whatever_a_tool_raises_is_its_result_at_once(function: str, kind: str) -> None:
+    """SPEC T9: named by its type, without waiting for the time limit, and the worker goes on."""
+    async with asyncio.timeout(2):
+        found = error(await result(function, kind=kind))
+    # An async function can't let a StopIteration out: Python itself makes a RuntimeError of it.
+    assert found["type"] in {kind, "RuntimeError"} if kind.startswith("Stop") else found["type"] == kind
+    assert found["message"]
+
+
+async def test_a_group_of_errors_is_told_with_what_is_in_it() -> None:
+    """SPEC T9: a group's own words name none of its errors."""
+    message = error(await result("raises_any", kind="ExceptionGroup"))["message"]
+    assert "both" in message
+    assert "ValueError: one" in message
+    assert "KeyError: 'two'" in message
+
+
+async def test_a_tool_that_cancels_its_own_task_and_returns_is_not_taken_for_a_stop() -> None:
+    """SPEC S8, T9."""
+    assert error(await result("cancels_its_task_and_returns"))["type"] == "CancelledError"
+
+
+@pytest.mark.parametrize("kind", ["KeyboardInterrupt", "ValueError", "CancelledError", "GeneratorExit", "SystemExit"])
+@pytest.mark.parametrize("function", ["gives_a_raising_value", "gives_a_raising_model", "gives_a_raising_generator"])
+async def test_a_value_that_raises_when_it_is_looked_into_is_the_tools_own_failure(function: str, kind: str) -> None:
+    """SPEC T9: a result's own code runs as the tool's, within its limit and away from the event loop."""
+    async with asyncio.timeout(2):
+        assert error(await result(function, kind=kind))["type"] == "ResultNotSerializable"
+
+
+async def test_a_value_that_takes_for_ever_to_convert_is_over_the_time_limit_and_holds_up_nobody() -> None:
+    """SPEC T4, S8: the loop goes on, and so does everybody else's call."""
+    slow = tool("gives_a_blocking_value", timeout_s=0.2)
+    async with asyncio.timeout(2):
+        with pytest.raises(ToolTimeoutError):
+            await run_within_limit(slow, invocation(seconds=5.0), on_progress=no_progress)
+
+
+@pytest.mark.parametrize("kind", ["KeyboardInterrupt", "CancelledError", "SystemExit", "LookupError"])
+async def test_an_argument_type_whose_own_code_raises_is_the_tools_own_failure(kind: str) -> None:
+    """SPEC T9."""
+    async with asyncio.timeout(2):
+        found = error(await result("takes_a_raising_argument", argument={"kind": kind}))
+    assert found["type"] == ("KeyError" if kind == "LookupError" else kind)
+
+
+@pytest.mark.parametrize("module", ["raises_interrupt", "raises_cancelled"])
+async def test_a_module_that_raises_anything_when_imported_is_answered(module: str, tmp_path: Path) -> None:
+    """SPEC T9, E: neither publishing nor a call lets it reach the worker."""
+    kind = {"raises_interrupt": "KeyboardInterrupt", "raises_cancelled": "asyncio.CancelledError"}[module]
+    (tmp_path / f"{module}.py").write_text(f"import asyncio\nraise {kind}\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(tmp_path))
+        with pytest.raises(ConfigurationInvalidError, match=kind.rpartition(".")[2]):
+            freeze_python(entry(kind="python", entry=f"{module}:f"))
+        broken = PythonTool(tool("add").frozen, entry(kind="python", entry=f"{module}:f"))
+        async with asyncio.timeout(2):
+            found = error(await broken.run(invocation(a=1), on_progress=no_progress))
+    assert found["type"] == "ToolMisconfigured"
 
 
 @pytest.mark.parametrize("function", ["exits", "exits_async"])
@@ -249,6 +378,8 @@ async def test_a_running_tool_shows_signs_of_life() -> None:
         (f"{MODULE}:open_ended", "places"),
         (f"{MODULE}:any_words", "words"),
         (f"{MODULE}:unknown_type", "annotation"),
+        (f"{MODULE}:interrupting_type", "annotation"),
+        ("builtins:dict.update", "what its parameters are"),
         (f"{MODULE}:no_json_form", "no JSON form"),
     ],
 )
