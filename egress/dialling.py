@@ -21,7 +21,7 @@ async def permitted_addresses(
     """The addresses of a host that may be dialled, in the resolver's order.
 
     Raises AddressRefusedError if the name resolves, but to nothing that is allowed; OSError if it does not resolve
-    in time.
+    in time, or can't be a name or a port at all.
     """
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(timeout_s):
@@ -34,7 +34,9 @@ async def permitted_addresses(
 
 
 async def _resolved(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[tuple[Any, ...]]:
-    """What the resolver says; a text that is no host name does not resolve either."""
+    """What the resolver says; what is no host name or no port does not resolve either."""
+    if not 0 < port < 65_536:
+        raise OSError
     try:
         return list(await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))
     except UnicodeError:

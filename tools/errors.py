@@ -28,9 +28,9 @@ class ToolUnavailableError(AgentLoomError):
 
 
 class ToolTimeoutError(ToolUnavailableError):
-    """The call took longer than its time limit; it may have run, and may still be running."""
+    """The call took longer than its time limit; it may be running still, unless it was not made yet."""
 
     sentence = "The tool did not answer in time."
 
-    def __init__(self) -> None:
-        super().__init__("timeout", may_have_run=True)
+    def __init__(self, *, may_have_run: bool = True) -> None:
+        super().__init__("timeout", may_have_run=may_have_run)

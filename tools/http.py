@@ -4,27 +4,31 @@ Goes through the guarded client it is given and follows no redirect. A 4xx is th
 the call, such as a broken connection or a 503, is raised for the caller to decide.
 """
 
-from collections.abc import AsyncIterator, Callable
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 import httpx
 
-from context.errors import ConfigurationInvalidError
 from context.messages import UNDECODABLE_REPLACED, canonical_json
 from context.policy import FrozenTool, ToolEntry
 from egress.errors import AddressRefusedError, AnswerEncodedError, AnswerTooLargeError
 from tools.errors import ToolTimeoutError, ToolUnavailableError
+from tools.http_fields import check_http_fields
 from tools.outcomes import artifact_note, encodable, error_outcome, exact_json, without_credentials
-from tools.port import Artifact, ToolInvocation, ToolOutcome, single_effect, wants_key
+from tools.port import Artifact, Delivery, ToolInvocation, ToolOutcome, single_effect, wants_key
 from tools.schemas import checked_schema
 from tools.secrets import ConnectionMissingError, ResolveSecret, secret_of
 
 MAX_ANSWER_BYTES = 32 * 1024 * 1024
 """A longer answer is an error result, since it can't be kept whole."""
 
-_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_IMPOSSIBLE = (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError, ValueError)
+"""What httpx raises about a request that it can't put into bytes: before the first of them."""
+_LONGEST_WAIT_S = 86_400.0
 _BUSY = frozenset({408, 429})
 _GATEWAY = frozenset({502, 503, 504})
 _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml", "application/javascript")
@@ -50,8 +54,9 @@ class HttpTool:
 
     async def run(self, call: ToolInvocation, *, on_progress: Callable[[], None]) -> ToolOutcome:
         try:
-            secret = await secret_of(self._entry, self._resolve_secret)
-            async with _network_errors():
+            with call.delivery.preparing():
+                secret = await secret_of(self._entry, self._resolve_secret)
+            async with _network_errors(call.delivery):
                 outcome = await self._exchange(call, secret, on_progress)
         except ConnectionMissingError as error:
             return error_outcome("ConnectionMissing", error.message)
@@ -62,8 +67,10 @@ class HttpTool:
         return without_credentials(outcome, secret)
 
     async def _exchange(self, call: ToolInvocation, secret: str | None, on_progress: Callable[[], None]) -> ToolOutcome:
-        request = self._request(call, secret)
-        response = await self._client.send(request, stream=True, follow_redirects=False)
+        with call.delivery.preparing() as delivery:
+            response = await self._sent(call, secret, delivery)
+        if isinstance(response, ToolOutcome):
+            return response
         try:
             body = await self._body(response, on_progress)
         finally:
@@ -72,6 +79,15 @@ class HttpTool:
         if body is None:
             return error_outcome("ResultTooLarge", f"The answer has over {self._max_answer_bytes} bytes.")
         return _outcome(response, body, call)
+
+    async def _sent(self, call: ToolInvocation, secret: str | None, delivery: Delivery) -> httpx.Response | ToolOutcome:
+        try:
+            request = self._request(call, secret)
+            request.extensions["trace"] = _noting_the_first_byte(delivery)
+            return await self._client.send(request, stream=True, follow_redirects=False)
+        except _IMPOSSIBLE:
+            words = "Its address, a header or its stored secret can't be sent by HTTP; nothing was sent."
+        return error_outcome("ToolMisconfigured", words)
 
     def _request(self, call: ToolInvocation, secret: str | None) -> httpx.Request:
         headers = {**self._entry.headers, "Content-Type": "application/json"}
@@ -104,8 +120,7 @@ class HttpTool:
 
 def freeze_http(entry: ToolEntry) -> FrozenTool:
     """The tool as frozen into a release; without a schema it takes any object. Raises ConfigurationInvalidError."""
-    if not (entry.url or "").lower().startswith(("http://", "https://")):
-        raise ConfigurationInvalidError(f"The url of the HTTP tool '{entry.name}' must begin with http:// or https://.")
+    check_http_fields(entry)
     schema = entry.schema_ or {"type": "object", "properties": {}}
     return FrozenTool(
         name=entry.name,
@@ -119,17 +134,28 @@ def freeze_http(entry: ToolEntry) -> FrozenTool:
     )
 
 
+def _noting_the_first_byte(delivery: Delivery) -> Callable[[str, Any], Awaitable[None]]:
+    """Listens to the steps of an exchange, which httpcore tells by name."""
+
+    async def trace(event: str, details: Any) -> None:
+        if event.endswith(".send_request_headers.started"):
+            delivery.begins()
+
+    return trace
+
+
 @asynccontextmanager
-async def _network_errors() -> AsyncIterator[None]:
+async def _network_errors(delivery: Delivery) -> AsyncIterator[None]:
     """Turns the client's errors into ours; their words may hold an address or content and are dropped."""
     try:
         yield
-    except _NOT_SENT:
-        raise ToolUnavailableError("unreachable", may_have_run=False) from None
-    except httpx.TimeoutException:
-        raise ToolTimeoutError from None
-    except httpx.HTTPError:
-        raise ToolUnavailableError("connection_lost", may_have_run=True) from None
+    except httpx.HTTPError as error:
+        late = isinstance(error, httpx.TimeoutException)
+    else:
+        return
+    if not delivery.has_begun:
+        raise ToolUnavailableError("unreachable", may_have_run=False)
+    raise ToolTimeoutError if late else ToolUnavailableError("connection_lost", may_have_run=True)
 
 
 def _outcome(response: httpx.Response, body: bytes, call: ToolInvocation) -> ToolOutcome:
@@ -175,11 +201,11 @@ def retry_after_s(value: str | None) -> float | None:
     """Seconds that a Retry-After header asks for, in either of its forms; None if it says nothing usable."""
     if not value:
         return None
-    if value.strip().isdecimal():
-        return float(value)
+    if re.fullmatch(r"\s*[0-9]+\s*", value):
+        return min(float(value), _LONGEST_WAIT_S)
     try:
         moment = parsedate_to_datetime(value)
     except ValueError:
         return None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
+    return min(max(0.0, (moment - datetime.now(UTC)).total_seconds()), _LONGEST_WAIT_S)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from context.errors import ConfigurationInvalidError
 from context.policy import Effect, FrozenTool, ToolEntry
 from tools.errors import ToolUnavailableError
+from tools.http_fields import check_http_fields
 from tools.mcp_access import McpServer, OpenServers
 from tools.outcomes import error_outcome, without_credentials
 from tools.port import ToolInvocation, ToolOutcome, wants_key
@@ -31,6 +32,8 @@ async def list_frozen(
 
     Raises ConfigurationInvalidError if the server can't be reached (SPEC B3) or lacks a tool that the entry names.
     """
+    if entry.url is not None:
+        check_http_fields(entry)
     try:
         secret = await secret_of(entry, resolve_secret)
         listed = await (await open_servers()).list_tools(McpServer.of(entry, secret))

@@ -3,14 +3,36 @@
 A tool never stores anything, never decides about a second try, and never sees another session.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 from uuid import UUID
 
 from context.policy import Effect, FrozenTool, ToolEntry
 from tools.errors import ToolUnavailableError
+
+
+@dataclass
+class Delivery:
+    """Whether a call may have reached its tool; one that is cut off before has not run (SPEC T4).
+
+    A tool that says nothing may have run from the beginning on.
+    """
+
+    has_begun: bool = True
+
+    @contextmanager
+    def preparing(self) -> Iterator["Delivery"]:
+        """What is done before the call is made; it has begun when the block is left well, or at `begins`."""
+        self.has_begun = False
+        yield self
+        self.has_begun = True
+
+    def begins(self) -> None:
+        """From here on the call may have reached the tool."""
+        self.has_begun = True
 
 
 @dataclass(frozen=True)
@@ -25,6 +47,7 @@ class ToolInvocation:
     session_id: UUID
     work_dir: Path
     attempt: int
+    delivery: Delivery = field(default_factory=Delivery, compare=False)
 
     @property
     def idempotency_key(self) -> str:

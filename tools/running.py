@@ -87,7 +87,7 @@ async def run_within_limit(tool: Tool, call: ToolInvocation, *, on_progress: Cal
         async with asyncio.timeout(tool.frozen.timeout_s):
             return await tool.run(call, on_progress=on_progress)
     except TimeoutError:
-        raise ToolTimeoutError from None
+        raise ToolTimeoutError(may_have_run=call.delivery.has_begun) from None
 
 
 async def unless_stopped(work: Coroutine[Any, Any, T]) -> T:

@@ -11,10 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from context.errors import ConfigurationInvalidError
 from egress.client import build_client
 from egress.limits import EgressLimits
-from tests.support.tool_calls import OPERATION, entry, invocation, no_progress, no_secrets
+from tests.support.tool_calls import OPERATION, entry, frozen, invocation, no_progress, no_secrets
 from tests.support.tool_server import Answer, Received, tool_server
 from tools.errors import ToolTimeoutError, ToolUnavailableError
 from tools.http import HttpTool, freeze_http, retry_after_s
@@ -230,6 +229,80 @@ async def test_a_connection_lost_after_sending_leaves_the_outcome_open(client: h
     assert (failed.value.reason, failed.value.may_have_run) == ("connection_lost", True)
 
 
+def test_a_wish_for_an_endless_pause_is_cut() -> None:
+    """SPEC L2's kind, for tools: what no clock can hold, and digits that are none."""
+    assert retry_after_s("9" * 400) == 86_400
+    assert retry_after_s("Fri, 31 Dec 9999 23:59:59 GMT") == 86_400
+    assert retry_after_s("٣") is None
+
+
+async def words_of(tool: HttpTool) -> str:
+    """What is said of a call that was not sent, either way."""
+    try:
+        return (await run_within_limit(tool, invocation(), on_progress=no_progress)).content
+    except ToolUnavailableError as error:
+        return "" if error.may_have_run else str(error)
+
+
+UNSENDABLE = [
+    ({"headers": {"X-Bad": "a\r\nX: b"}}, None),
+    ({"headers": {"X Bad": "a"}}, None),
+    ({"headers": {"": "a"}}, None),
+    ({"headers": {"X-Bad": "Zürich"}}, None),
+    ({"headers": {"Zürich": "a"}}, None),
+    ({"url": "http://127.0.0.1:99999/"}, None),
+    ({"url": "http://127.0.0.1:0x/"}, None),
+    ({"url": f"http://{'a' * 64}.example/"}, None),
+    ({"url": "http://xn--zz--/"}, None),
+    ({"url": "http://"}, None),
+    ({"url": "ftp://127.0.0.1/"}, None),
+    ({"connection": "weather"}, "sk-MARK\r\nX: y"),
+    ({"connection": "weather"}, "sk-MARK-é"),
+]
+
+
+@pytest.mark.parametrize(("fields", "secret"), UNSENDABLE)
+@pytest.mark.parametrize("effect", ["read_only", "side_effect"])
+async def test_what_fails_before_a_byte_was_sent_is_never_unknown(
+    client: httpx.AsyncClient, fields: dict[str, Any], secret: str | None, effect: str
+) -> None:
+    """SPEC T4, T9: a release of before, or a secret of today, that HTTP can't carry is the call's error result."""
+
+    async def secrets(name: str) -> str | None:
+        return secret
+
+    async with tool_server(Answer()) as server:
+        written = entry(kind="http", effect=effect, **({"url": server.url} | fields))
+        known = frozen(effect=effect, timeout_s=5)
+        tool = HttpTool(known, written, client=client, resolve_secret=secrets)
+        told = await words_of(tool)
+    assert server.requests == []
+    assert told
+    assert "MARK" not in told
+
+
+async def test_a_time_limit_that_ends_before_the_call_was_sent_leaves_nothing_open(client: httpx.AsyncClient) -> None:
+    """SPEC T4: whatever a look-up of the secret or a connection that can't be made takes, nothing has run."""
+    never = asyncio.Event()
+
+    async def slow_secret(name: str) -> str | None:
+        await never.wait()
+        return None
+
+    with socket.socket() as full:  # takes connections into a backlog of none, so that a dial hangs
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        port = full.getsockname()[1]
+        waiting = [await asyncio.open_connection("127.0.0.1", port) for _ in range(1)]
+        for fields in ({"url": "http://127.0.0.1:9/", "connection": "a"}, {"url": f"https://127.0.0.1:{port}/"}):
+            tool = http_tool(client, secrets=slow_secret, timeout_s=0.3, **fields)
+            with pytest.raises(ToolUnavailableError) as failed:
+                await run_within_limit(tool, invocation(), on_progress=no_progress)
+            assert not failed.value.may_have_run
+        for _, writer in waiting:
+            writer.close()
+
+
 async def test_half_an_answer_is_no_answer(client: httpx.AsyncClient) -> None:
     """SPEC T9: nothing is invented."""
     error = await failure(client, Answer(body=b'{"t": 2', declared=100))
@@ -257,12 +330,6 @@ def test_the_time_to_wait_is_read_in_both_forms() -> None:
     assert 28 < (retry_after_s(format_datetime(moment, usegmt=True)) or 0) <= 30
     assert retry_after_s(format_datetime(moment - timedelta(days=1), usegmt=True)) == 0
     assert [retry_after_s(text) for text in (None, "", "soon", "-1")] == [None, None, None, None]
-
-
-def test_an_address_without_a_scheme_is_refused_at_publishing() -> None:
-    """SPEC Y4."""
-    with pytest.raises(ConfigurationInvalidError, match="http://"):
-        freeze_http(entry(kind="http", url="ftp://example.org"))
 
 
 def test_without_a_schema_any_object_is_taken() -> None:

@@ -1,0 +1,71 @@
+"""What can't be sent as an HTTP request is refused at publishing, with its field named (SPEC E).
+
+Pure. A stored release is not looked at again: what an older version let through fails at the call, with nothing sent.
+"""
+
+import re
+
+import httpx
+
+from context.errors import ConfigurationInvalidError
+from context.policy import ToolEntry
+
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_VALUE = re.compile(r"(?:[!-~](?:[ \t!-~]*[!-~])?)?")
+_LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
+_LONGEST_HOST = 253
+_OURS = frozenset({
+    "accept-encoding", "connection", "content-length", "content-type", "expect", "host", "idempotency-key",
+    "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
+})  # fmt: skip
+_OURS_FOR_MCP = frozenset({"accept", "last-event-id", "mcp-protocol-version", "mcp-session-id"})
+
+
+def check_http_fields(entry: ToolEntry) -> None:
+    """Raises ConfigurationInvalidError if the entry's `url` or `headers` can't be sent as they are."""
+    if problem := _url_problem(entry.url or ""):
+        raise ConfigurationInvalidError(f"The url of the tool '{entry.name}' {problem}.")
+    for name, value in entry.headers.items():
+        if problem := _header_problem(entry, name, value):
+            raise ConfigurationInvalidError(f"The headers of the tool '{entry.name}': {problem}.")
+
+
+def _url_problem(text: str) -> str | None:
+    if not text.lower().startswith(("http://", "https://")):
+        return "must begin with http:// or https://"
+    if any(ord(one) <= ord(" ") or one in "{}\\" for one in text):
+        return "may hold no space, control character, backslash or brace; it is no template, arguments go in the body"
+    try:
+        url = httpx.URL(text)
+    except (httpx.InvalidURL, ValueError):
+        return "is not a valid address"
+    if url.userinfo:
+        return "may hold no user name or password; use `connection` for a secret"
+    if url.fragment or text.endswith("#"):
+        return "may not end in a fragment (#…), which is never sent"
+    return _place_problem(url)
+
+
+def _place_problem(url: httpx.URL) -> str | None:
+    host = url.raw_host.decode("ascii")
+    # An IPv6 address was checked by the parser.
+    if ":" not in host and not (len(host) <= _LONGEST_HOST and all(map(_LABEL.fullmatch, host.split(".")))):
+        return "has no valid host name"
+    if url.port is not None and not 0 < url.port < 65_536:
+        return "has no valid port"
+    return None
+
+
+def _header_problem(entry: ToolEntry, name: str, value: str) -> str | None:
+    shown = f"'{name}'" if _TOKEN.fullmatch(name) and len(name) <= 100 else ascii(name[:100])
+    if not _TOKEN.fullmatch(name):
+        return f"{shown} is not a valid header name"
+    if not _VALUE.fullmatch(value):
+        return f"the value of {shown} may hold printable ASCII characters only, and no space at its ends"
+    if name.lower() in (_OURS | _OURS_FOR_MCP if entry.kind == "mcp" else _OURS):
+        return f"{shown} is set by AgentLoom itself"
+    if name.lower() == "authorization" and entry.connection is not None:
+        return f"{shown} is set from `connection`"
+    if sum(other.lower() == name.lower() for other in entry.headers) > 1:
+        return f"{shown} is there twice"
+    return None
