@@ -19,7 +19,10 @@ from tools.schemas import checked_schema
 from tools.secrets import ConnectionMissingError, ResolveSecret, secret_of
 
 if TYPE_CHECKING:
+    from mcp.types import CallToolResult
     from mcp.types import Tool as RemoteTool
+
+    from tools.mcp_servers import McpServers, ServerRefusal
 
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_NAME = 64
@@ -90,18 +93,25 @@ class McpTool:
 
     async def run(self, call: ToolInvocation, *, on_progress: Callable[[], None]) -> ToolOutcome:
         try:
-            secret = await secret_of(self._entry, self._resolve_secret)
+            with call.delivery.preparing():
+                secret = await secret_of(self._entry, self._resolve_secret)
+                servers = await self._open_servers()
+                answer = await self._asked(servers, secret, call, on_progress)
         except ConnectionMissingError as error:
             return error_outcome("ConnectionMissing", error.message)
-        servers = await self._open_servers()
-        answer = await servers.call(
+        from tools.mcp_answers import outcome_of
+
+        return without_credentials(outcome_of(answer, call), secret)
+
+    async def _asked(
+        self, servers: "McpServers", secret: str | None, call: ToolInvocation, on_progress: Callable[[], None]
+    ) -> "CallToolResult | ServerRefusal":
+        return await servers.call(
             McpServer.of(self._entry, secret),
             self.frozen.remote_name or self.frozen.name,
             call.arguments,
             timeout_s=self.frozen.timeout_s,
             idempotency_key=call.idempotency_key if wants_key(self.frozen) else None,
+            delivery=call.delivery,
             on_progress=on_progress,
         )
-        from tools.mcp_answers import outcome_of
-
-        return without_credentials(outcome_of(answer, call), secret)

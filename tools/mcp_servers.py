@@ -28,6 +28,7 @@ from pydantic import ValidationError
 
 from tools.errors import ToolTimeoutError, ToolUnavailableError
 from tools.mcp_access import McpServer
+from tools.port import Delivery
 from tools.running import Caught, unless_stopped
 
 MAX_EVENT_BYTES = 64 * 1024 * 1024
@@ -36,6 +37,8 @@ _MAX_PAGES = 100
 _NEVER_RAN = frozenset({401, 403, 404, 408, 429})
 _IDLE_S = 600.0
 _MOMENT_S = 0.5
+_WARDEN = (sys.executable, "-I", "-S", str(Path(__file__).with_name("warden.py")))
+"""In front of a server's command: nothing of the server outlives its connection or this process."""
 
 HttpClientFor = Callable[[Mapping[str, str]], httpx2.AsyncClient]
 """A new guarded client that sends these headers with each request; closed by whoever asked for it."""
@@ -59,6 +62,7 @@ class McpServers:
         self._folder = folder
         self._connect_timeout_s = connect_timeout_s
         self._links: dict[McpServer, _Link] = {}
+        self._closing: set[_Link] = set()
         # What the SDK logs about a failure is the message that failed, which is content (SPEC Y6).
         logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
 
@@ -84,11 +88,13 @@ class McpServers:
         *,
         timeout_s: float,
         idempotency_key: str | None,
+        delivery: Delivery,
         on_progress: Callable[[], None],
     ) -> CallToolResult | ServerRefusal:
         """One call of one tool. Raises ToolUnavailableError if it could not be sent or its answer was lost."""
         link = await self._link(server)
         client = await link.client()
+        delivery.begins()
         meta: Any = {"idempotencyKey": idempotency_key} if idempotency_key else None
 
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
@@ -100,12 +106,14 @@ class McpServers:
 
     async def aclose(self) -> None:
         """Closes every connection and ends the servers started here."""
-        links, self._links = list(self._links.values()), {}
+        links, self._links = {*self._links.values(), *self._closing}, {}
         await asyncio.gather(*(link.aclose() for link in links))
 
     async def _link(self, server: McpServer) -> "_Link":
         link = self._links.get(server)
         if link is None or link.is_over:
+            if link is not None:
+                link.when_closed(self._closing)
             link = self._links[server] = _Link(self._open(server), idle_s=_IDLE_S)
         await link.opened(self._connect_timeout_s)
         return link
@@ -135,13 +143,14 @@ class _Opening:
         return streamable_http_client(self.server.url or "", http_client=client, max_sse_event_size=MAX_EVENT_BYTES)
 
     def _stdio(self, stack: AsyncExitStack) -> Transport:
-        program, *arguments = self.server.command or ("",)
+        command = (*_WARDEN, str(os.getpid()), *(self.server.command or ()))
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
         known = get_default_environment()
         # Programs that were installed beside this interpreter are found without an activated environment.
         path = os.pathsep.join(filter(None, (str(Path(sys.executable).parent), known.get("PATH"))))
-        parameters = StdioServerParameters(command=program, args=arguments, env={"PATH": path}, cwd=self.folder)
+        env = {"PATH": path}
+        parameters = StdioServerParameters(command=command[0], args=list(command[1:]), env=env, cwd=self.folder)
         # What a server writes to its standard error may be content, so it goes nowhere.
         return stdio_client(parameters, stack.enter_context(open(os.devnull, "w")))
 
@@ -158,6 +167,7 @@ class _Link:
         self._idle_s = idle_s
         self._calls_open = self._calls_made = 0
         self._is_retired = False
+        self._began = asyncio.get_running_loop().time()
         self._end = asyncio.Event()
         self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._failure: BaseException | None = None
@@ -178,22 +188,37 @@ class _Link:
 
     async def opened(self, timeout_s: float) -> None:
         """Returns once calls can be made; a server that takes too long to start is given up for all that wait."""
+        left_s = self._began + timeout_s - asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(left_s):
                 await self.client()
         except TimeoutError:
-            await self.aclose()
+            self._end.set()
+            if not self._ready.done():
+                self._owner.cancel()
             raise ToolUnavailableError("unreachable", may_have_run=False) from None
+
+    def when_closed(self, closing: "set[_Link]") -> None:
+        """Stands among those that are closing until it is closed."""
+        closing.add(self)
+        self._owner.add_done_callback(lambda owner: closing.discard(self))
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Counts a call while it lasts; the last one out closes a retired connection."""
+        """Counts a call while it lasts; the last one out closes a retired connection.
+
+        A server of ours that a call got no answer from in time may hang, and may go on with what nobody waits for: it
+        is ended as soon as it has no other call, and the next call gets a new one.
+        """
         self._calls_open += 1
         self._calls_made += 1
         if self._calls_open == 1:
             self._opening.refused_statuses.clear()
         try:
             yield
+        except (asyncio.CancelledError, ToolTimeoutError):
+            self._is_retired |= self._opening.server.url is None
+            raise
         finally:
             self._calls_open -= 1
             if self._is_retired and not self._calls_open:

@@ -1,15 +1,19 @@
 """What becomes of a tool whose process dies between its effect and the record of it (SPEC T4; case C084)."""
 
 import asyncio
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support import replies
 from tests.support.child_worker import WorkerNursery, place_of
+from tests.support.dev_stack import is_alive
 from tests.support.faults import Fault
 from tests.support.run_tools import traced
 from tests.support.run_world import Json, RunWorld, python_tool
+
+PLAIN_SERVER = Path(__file__).resolve().parents[1] / "support" / "plain_mcp_server.py"
 
 
 async def run_with_a_kill(world: RunWorld, nursery: WorkerNursery, trace: Path, tools: list[Json], nth: int) -> Json:
@@ -90,6 +94,27 @@ async def test_only_the_rest_of_a_batch_runs_after_a_kill_and_the_order_stays(
     assert run["status"] == "succeeded"
     assert traced(trace) == ["b"]
     assert results_sent(world) == ["it is there", "found b", "it is there"]
+
+
+async def test_a_stdio_server_dies_with_its_worker_and_the_next_worker_starts_another(
+    world: RunWorld, nursery: WorkerNursery, tmp_path: Path
+) -> None:
+    """SPEC T4, R5: kill -9 while the server hangs in the call, which may be repeated."""
+    trace = tmp_path / "trace"
+    command = [sys.executable, "-I", "-S", str(PLAIN_SERVER), str(trace)]
+    server = {"kind": "mcp", "name": "plain", "command": command, "effect": "read_only", "allow": ["hangs_once"]}
+    await world.publish(tools=[server])
+    world.model.add(replies.calls(("hangs_once", {"path": str(tmp_path / "hung")})), "done")
+    async with nursery.kept(place_of(world)) as first:
+        run_id = await world.start()
+        await until_exists(tmp_path / "hung")
+        await first.killed()
+        [hung] = [int(line.split()[1]) for line in traced(trace) if line.startswith("hangs ")]
+        async with asyncio.timeout(5):
+            while is_alive(hung):
+                await asyncio.sleep(0.01)
+        run = await world.ended(run_id)
+    assert (run["status"], results_sent(world)) == ("succeeded", ["hangs_once"])
 
 
 async def until_exists(path: Path) -> None:

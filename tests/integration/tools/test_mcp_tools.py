@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from tools.port import ToolOutcome
 
 OURS = ("tests.support.mcp_server", "--http")
 BY_STDIO = {"command": [sys.executable, "-m", "tests.support.mcp_server", "--noise"]}
+
+PLAIN = {"command": [sys.executable, "-I", "-S", str(ROOT / "tests/support/plain_mcp_server.py"), os.devnull]}
 
 
 def frozen(remote_name: str, **fields: Any) -> FrozenTool:
@@ -298,9 +301,9 @@ async def test_what_an_http_status_says_about_a_call_is_kept(
         ({"command": ["/nonexistent/server"]}, "could not be asked"),
         ({"command": [sys.executable, "-c", "print('not a server')"]}, "could not be asked"),
         ({"command": [sys.executable, "-c", "import time; time.sleep(60)"]}, "could not be asked"),
-        ({**BY_STDIO, "allow": ["echo", "nothing"]}, "no tool 'nothing'"),
-        ({**BY_STDIO, "effect": {"nothing": "read_only"}}, "no tool 'nothing'"),
-        ({**BY_STDIO, "connection": "gone"}, "no stored connection 'gone'"),
+        ({**PLAIN, "allow": ["echo", "nothing"]}, "no tool 'nothing'"),
+        ({**PLAIN, "effect": {"nothing": "read_only"}}, "no tool 'nothing'"),
+        ({**PLAIN, "connection": "gone"}, "no stored connection 'gone'"),
     ],
 )
 async def test_a_server_that_is_not_what_the_definition_says_is_refused_at_publishing(
