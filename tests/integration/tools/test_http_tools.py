@@ -272,7 +272,7 @@ async def test_what_fails_before_a_byte_was_sent_is_never_unknown(
         return secret
 
     async with tool_server(Answer()) as server:
-        written = entry(kind="http", effect=effect, **({"url": server.url} | fields))
+        written = entry(kind="http", effect=effect, url=server.url).model_copy(update=fields)
         known = frozen(effect=effect, timeout_s=5)
         tool = HttpTool(known, written, client=client, resolve_secret=secrets)
         told = await words_of(tool)
