@@ -4,25 +4,17 @@ from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import Field, field_validator
 
 from api.addresses import NOT_AN_ADDRESS, is_api_address
 from api.schemas import Answer, Page, Wanted
-from context.policy import Name
-
-
-def _whole(value: object) -> object:
-    """JSON has one kind of number: 255.0 is an integer."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-TokenCount = Annotated[int, Field(gt=0, le=100_000_000), BeforeValidator(_whole)]
+from context.written import Name, Tokens
 
 
 class KnownModel(Wanted):
     id: str = Field(min_length=1, max_length=200)
-    context_window: TokenCount | None = None
-    max_output_tokens: TokenCount | None = None
+    context_window: Tokens | None = None
+    max_output_tokens: Tokens | None = None
 
 
 class ConnectionSettings(Wanted):

@@ -12,7 +12,8 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.errors import domain_problem, place_of
+from api.errors import domain_problem
+from api.places import step_of
 from context.errors import InputInvalidError, TooLargeError
 
 MAX_BODY_BYTES = 8 << 20
@@ -22,7 +23,7 @@ MAX_DEPTH = 64
 # see a reset connection instead of the 413.
 DRAIN_BYTES = 64 << 20
 
-Path = tuple[str | int, ...]
+Path = tuple[str, ...]
 
 
 class BodyLimit:
@@ -110,8 +111,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
         counts = Counter(name for name, _ in pairs)
-        twice = next(name for name in counts if counts[name] > 1)
-        raise _StrictError(f"The body has a field twice: {place_of((twice,))}.")
+        position = next(place for place, (name, _) in enumerate(pairs, 1) if counts[name] > 1)
+        raise _StrictError(f"The body has a field twice: {step_of(pairs[position - 1][0], position)}.")
     return value
 
 
@@ -139,19 +140,19 @@ def _check(value: Any) -> None:
             stack.extend((child, (*path, step)) for step, child in _children(current, path))
 
 
-def _children(value: dict[str, Any] | list[Any], path: Path) -> Iterator[tuple[str | int, Any]]:
+def _children(value: dict[str, Any] | list[Any], path: Path) -> Iterator[tuple[str, Any]]:
     if isinstance(value, list):
-        yield from enumerate(value)
+        yield from ((str(place), child) for place, child in enumerate(value))
         return
-    for name, child in value.items():
+    for position, (name, child) in enumerate(value.items(), 1):
         _check_text(name, path)
-        yield name, child
+        yield step_of(name, position), child
 
 
 def _check_text(text: str, path: Path) -> None:
     if "\x00" in text:
-        raise InputInvalidError(f"{place_of(path)} holds a NUL character.")
+        raise InputInvalidError(f"{'.'.join(path)} holds a NUL character.")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise InputInvalidError(f"{place_of(path)} holds half of a surrogate pair, which is not a character.") from None
+        raise InputInvalidError(f"{'.'.join(path)} holds half of a surrogate pair, which is not a character.") from None

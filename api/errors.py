@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import compile_path
 
+from api.places import meant, place_of
 from context import errors
 from context.errors import AgentLoomError, InputInvalidError, RateLimitedError, UnavailableError
 
@@ -64,12 +65,15 @@ SILENT_REASONS: Mapping[str, str] = {
     "uuid_parsing": "should be a valid UUID",
     "uuid_type": "should be a valid UUID",
     "url_parsing": "should be a valid URL",
-    "extra_forbidden": "is not a known field",
+    "model_type": "should be an object",
+    "model_attributes_type": "should be an object",
+    "dict_type": "should be an object",
+    "tuple_type": "should be a list",
     "missing": "is required",
     "json_invalid": "is not valid JSON",
 }
 
-SAFE_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
+SUBJECT = re.compile(r"^\w+( input)? (?=should )")  # pydantic's words for the value, where ours is its place
 
 
 class Problem(JSONResponse):
@@ -115,14 +119,9 @@ def internal_problem() -> Problem:
     return problem(500, "INTERNAL", AgentLoomError.sentence)
 
 
-def reasons_of(problems: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def reasons_of(problems: Sequence[Mapping[str, Any]], *, body: Any) -> list[tuple[str, str]]:
     """`(place, reason)` for each entry of pydantic's error list, without input, context or library addresses."""
-    return [(place_of(one["loc"]), _reason_of(one)) for one in problems]
-
-
-def place_of(location: Sequence[int | str]) -> str:
-    """A dotted path. Names that are not plain words could be content, so they are left out."""
-    return ".".join(_safe(part) for part in location) or "body"
+    return [(place_of(one["loc"], body), _reason_of(one)) for one in problems]
 
 
 def install(app: FastAPI) -> None:
@@ -143,16 +142,14 @@ def _headers(error: AgentLoomError) -> dict[str, str]:
     return {}
 
 
-def _safe(part: int | str) -> str:
-    text = str(part)
-    return text if SAFE_NAME.fullmatch(text) else "(unnamed)"
-
-
 def _reason_of(entry: Mapping[str, Any]) -> str:
+    if entry["type"] == "extra_forbidden":
+        nearest = meant(str(entry["loc"][-1]))
+        return f"is not a known field; perhaps {nearest} is meant" if nearest else "is not a known field"
     if silent := SILENT_REASONS.get(entry["type"]):
         return silent
-    message = str(entry["msg"]).removeprefix("Value error, ")
-    return message[:1].lower() + message[1:].replace("Input should", "should", 1)
+    message = SUBJECT.sub("", str(entry["msg"]).removeprefix("Value error, "))
+    return message[:1].lower() + message[1:]
 
 
 async def _on_domain_error(request: Request, error: Exception) -> Response:
@@ -160,10 +157,11 @@ async def _on_domain_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_invalid(request: Request, error: Exception) -> Response:
-    found = cast(RequestValidationError, error).errors()
+    refused = cast(RequestValidationError, error)
+    found = refused.errors()
     in_definition = all(tuple(one["loc"][:2]) == ("body", "definition") and len(one["loc"]) > 2 for one in found)
     code = errors.ConfigurationInvalidError.code if in_definition else InputInvalidError.code
-    return invalid_problem(reasons_of(found), code=code)
+    return invalid_problem(reasons_of(found, body=refused.body), code=code)
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:

@@ -8,7 +8,8 @@ from uuid import UUID
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from context.inputs import MAX_CHARS
-from context.policy import AgentDefinition, Name, Release
+from context.policy import AgentDefinition, Release
+from context.written import Name
 
 MAX_INT = 2**53 - 1  # what every JSON client keeps exact, and well inside bigint
 

@@ -92,7 +92,7 @@ async def _demo(question: str, began: float) -> int:
 
 
 async def _ask(api: "Api", question: str) -> Watched:
-    from cli.publish import read_definition
+    from cli.definitions import read_definition
 
     definition = read_definition(EXAMPLE / "agent.yaml")
     published = await api.post("/agents", {"definition": definition})

@@ -4,7 +4,7 @@ Hidden from the help: it is for whoever changes the definition. A test compares 
 """
 
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -23,6 +23,12 @@ OPENING = """\
 
 What a person writes to make an agent, in YAML, TOML or JSON: `agentloom publish FILE`. Unknown keys are errors. This
 page is written by `agentloom docs` from the model that checks definitions; change the model, not the page.
+
+Nothing is converted in silence: `"8"` and `8.0` are no integers, `1` and `"yes"` are not true, `null` stands only for
+none. A decimal may stand in quotes, as releases show it. Text, lists and numbers have the limits below; a mapping
+without one has at most 100 000 bytes as JSON, all parts of the instructions together 1 000 000 characters, and a file
+or a request 8 MiB. A file in YAML is plain data: no anchors, tags or second document, no key twice, and keys are text
+(quote `"on"`, `"yes"`, `"8"`).
 
 ```yaml
 name: helper
@@ -100,24 +106,40 @@ def _default(field: FieldInfo) -> str:
     return f"`{str(value).lower() if isinstance(value, bool) else value}`" if value != "" else "empty"
 
 
+LIMITS = {"gt": "over", "ge": "at least", "lt": "under", "le": "at most", "max_length": "at most"}
+
+
 def _bounds(field: FieldInfo) -> str:
-    """What a number may be, out of the constraints."""
-    words = {"gt": "over", "ge": "at least", "lt": "under", "le": "at most"}
-    found = [
-        f"{word} {getattr(rule, mark):,}".replace(",", " ")
-        for rule in [*field.metadata, *_metadata(field.annotation)]
-        for mark, word in words.items()
+    """What a number may be and how long a text or list, out of the constraints; of two limits the last one holds."""
+    found = {
+        (mark, unit): f"{LIMITS[mark]} {getattr(rule, mark):,}{unit}".replace(",", " ")
+        for rule, unit in _rules(field)
+        for mark in LIMITS
         if getattr(rule, mark, None) is not None
-    ]
-    return f", {' and '.join(dict.fromkeys(found))}" if found else ""
+    }
+    return f", {' and '.join(found.values())}" if found else ""
 
 
-def _metadata(annotation: Any) -> Sequence[Any]:
-    """Constraints inside an annotation, such as those of `Tokens | None`."""
+def _rules(field: FieldInfo) -> Iterator[tuple[Any, str]]:
+    """Each constraint with the unit it counts in: those inside the annotation first, then the field's own."""
+    yield from _rules_in(field.annotation)
+    yield from ((rule, _unit(field.annotation)) for rule in field.metadata)
+
+
+def _rules_in(annotation: Any) -> Iterator[tuple[Any, str]]:
     if get_origin(annotation) is Annotated:
-        field = FieldInfo.from_annotation(annotation)
-        return field.metadata
-    return [rule for inner in get_args(annotation) for rule in _metadata(inner)] if _is_union(annotation) else []
+        inner, *_ = get_args(annotation)
+        yield from _rules_in(inner)
+        yield from ((rule, _unit(inner)) for rule in FieldInfo.from_annotation(annotation).metadata)
+    if _is_union(annotation):
+        for inner in get_args(annotation):
+            yield from _rules_in(inner)
+
+
+def _unit(annotation: Any) -> str:
+    """What a length of this kind counts."""
+    kinds = {get_origin(one) or one for one in (get_args(annotation) if _is_union(annotation) else (annotation,))}
+    return " characters" if str in kinds else " entries" if kinds & {tuple, dict} else ""
 
 
 def _is_union(annotation: Any) -> bool:

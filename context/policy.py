@@ -8,25 +8,44 @@ import re
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Tag, field_validator, model_validator
+
+from context.written import (
+    LIST,
+    MAPPING,
+    MAX_TEXT,
+    MAX_TOOLS,
+    TEXT,
+    WORD,
+    Count,
+    Exact,
+    HeaderValue,
+    Json,
+    Line,
+    Many,
+    Money,
+    Name,
+    Prompt,
+    Ratio,
+    Tokens,
+    named_once,
+    one_of,
+)
 
 HEADER_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 HEADER_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?|")
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
-Ratio = Annotated[Decimal, Field(gt=0, le=1)]
-Tokens = Annotated[int, Field(gt=0, le=100_000_000)]
 
 
 class Part(BaseModel):
-    """A piece of a definition: frozen, and an unknown key is an error."""
+    """A piece of a definition: frozen; an unknown key and a value of another kind are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 
 
 class Instruction(Part):
     name: Name
     """Name of this part of the instructions."""
-    text: str
+    text: Prompt
     """The text, which goes to the system message."""
 
 
@@ -40,13 +59,13 @@ class RetryPolicy(Part):
 class Price(Part):
     """Prices per million tokens; what is not given is unknown, not zero."""
 
-    input: Decimal | None = Field(None, ge=0)
+    input: Money | None = None
     """Price of a million input tokens."""
-    output: Decimal | None = Field(None, ge=0)
+    output: Money | None = None
     """Price of a million output tokens."""
-    cached: Decimal | None = Field(None, ge=0)
+    cached: Money | None = None
     """Price of a million cached input tokens."""
-    currency: str = "USD"
+    currency: str = Field("USD", pattern="^[A-Z]{3}$")
     """Currency of the prices."""
 
 
@@ -55,7 +74,7 @@ class ModelSettings(Part):
     """Which dialect of the chat-completions protocol the server speaks; `demo` is the offline stand-in."""
     model: str = Field(min_length=1, max_length=200)
     """The model's id at the provider."""
-    base_url: str | None = None
+    base_url: Line | None = None
     """Address of the API, for example `https://api.openai.com/v1`; all providers but `openai_compatible` have one."""
     connection: Name | None = None
     """Name of a stored connection that holds the key; none for servers without one."""
@@ -63,11 +82,11 @@ class ModelSettings(Part):
     """The model's context window W in tokens; needed unless the connection or the catalogue knows it."""
     max_output_tokens: Tokens | None = None
     """Limit of one answer; it is both the output reserve and the limit sent with each request."""
-    encoding: str | None = None
+    encoding: str | None = Field(None, max_length=100)
     """tiktoken encoding to count with (`o200k_base`, `cl100k_base`), if the model's own is not known."""
     merge_user_messages: bool | None = None
     """Join adjacent user messages visibly; none leaves it to the provider's profile."""
-    parameters: dict[str, Any] = Field(default_factory=dict)
+    parameters: Json = Field(default_factory=dict)
     """Further request fields sent as they are, such as `temperature`."""
     retry: RetryPolicy = RetryPolicy()
     """When a failed model call is tried again."""
@@ -86,15 +105,15 @@ class ModelSettings(Part):
 
 
 class ResultSettings(Part):
-    max_result_chars: int = Field(24_000, ge=100)
+    max_result_chars: int = Field(24_000, ge=100, le=100_000_000)
     """A longer tool result is shown to the model as head and tail with a reference."""
-    preview_chars: int = Field(2_000, ge=10)
+    preview_chars: int = Field(2_000, ge=10, le=50_000_000)
     """Characters of head, and of tail, in such a preview."""
-    protect_tokens: int = Field(40_000, ge=0)
+    protect_tokens: Count = 40_000
     """Newest tool output that is never pruned."""
-    prune_tokens: int = Field(20_000, gt=0)
+    prune_tokens: Tokens = 20_000
     """Older tool output is pruned once this much of it can go."""
-    max_argument_chars: int | None = Field(None, ge=20)
+    max_argument_chars: int | None = Field(None, ge=20, le=100_000_000)
     """Old call arguments longer than this are cut in the view; none leaves them whole."""
 
     @model_validator(mode="after")
@@ -115,19 +134,19 @@ class ContextSettings(Part):
     """Share of the input budget that compaction aims for."""
     output_reserve_tokens: Tokens | None = None
     """O: tokens kept free for the answer."""
-    safety_margin_tokens: int | None = Field(None, ge=0)
+    safety_margin_tokens: Count | None = None
     """S: tokens kept free for what the estimate may miss; default max(256, 1 % of the window)."""
     summary_target_tokens: Tokens | None = None
     """Length a summary aims for."""
-    keep_recent_tokens: int | None = Field(None, ge=0)
+    keep_recent_tokens: Count | None = None
     """Newest complete groups that are not summarised; default a tenth of the budget."""
-    user_turns: int | None = Field(None, gt=0)
+    user_turns: Tokens | None = None
     """Also compact after this many questions."""
-    model_steps: int | None = Field(None, gt=0)
+    model_steps: Tokens | None = None
     """Also compact after this many accepted answers of the root role."""
-    messages: int | None = Field(None, gt=0)
+    messages: Tokens | None = None
     """Also compact at this many records in the view."""
-    compaction_prompt: str | None = None
+    compaction_prompt: Prompt | None = None
     """Added to the built-in prompt of the summariser."""
     summary_model: ModelSettings | None = None
     """Model that summarises, with window, limits, key and price of its own; default the role's own."""
@@ -154,13 +173,17 @@ class Limits(Part):
     """Active seconds one Run may take."""
     max_parallel_tools: int = Field(8, ge=1, le=64)
     """Tool calls of one message that run at once."""
-    max_cost: Decimal | None = Field(None, gt=0)
+    max_cost: Annotated[Exact, Field(gt=0, le=1_000_000_000)] | None = None
     """Cost at which a Run ends as exhausted, in the currency of the price; the price must be known or given."""
     max_total_tokens: Tokens | None = None
     """Tokens, in and out, at which a Run ends as exhausted."""
 
 
 Effect = Literal["read_only", "idempotent", "side_effect"]
+Effects = Annotated[
+    Annotated[Effect, Tag(WORD)] | Annotated[dict[str, Effect], Field(max_length=MAX_TOOLS), Tag(MAPPING)],
+    one_of({str: WORD, dict: MAPPING}, sentence="should be one effect, or a mapping of tools to effects"),
+]
 
 
 class ToolEntry(Part):
@@ -168,27 +191,27 @@ class ToolEntry(Part):
     """Where the tool runs."""
     name: Name
     """Name the model calls it by; for MCP the prefix of its tools' names is up to `allow`."""
-    entry: str | None = None
+    entry: Line | None = None
     """For `python`: `module:function`."""
-    url: str | None = None
+    url: Line | None = None
     """For `http`, and for `mcp` over streamable HTTP."""
-    command: tuple[str, ...] | None = None
+    command: Many[Line] | None = None
     """For `mcp` over stdio: program and arguments."""
-    headers: dict[str, str] = Field(default_factory=dict)
+    headers: dict[str, HeaderValue] = Field(default_factory=dict, max_length=100)
     """Sent with each request of an `http` or `mcp` tool; never a secret, use `connection` for that."""
     connection: Name | None = None
     """Stored secret, sent as bearer token."""
-    description: str | None = None
+    description: str | None = Field(None, max_length=20_000)
     """What the model is told about it; default the function's docstring."""
-    schema_: dict[str, Any] | None = Field(None, alias="schema")
+    schema_: Json | None = Field(None, alias="schema")
     """JSON schema of the arguments; default derived from the function's signature."""
-    effect: Effect | dict[str, Effect] = "side_effect"
+    effect: Effects = "side_effect"
     """What a call does to the world; decides what happens when its outcome is unknown. Per tool for `mcp`."""
     timeout_s: float = Field(60, gt=0, le=86_400)
     """Seconds one call may take."""
     retry_unknown: bool = False
     """Allow a repeat of a side effect whose outcome is unknown."""
-    allow: tuple[str, ...] | None = None
+    allow: Annotated[Many[Line], Field(max_length=MAX_TOOLS)] | None = None
     """For `mcp`: names of the server's tools that may be used; default all."""
 
     @field_validator("headers")
@@ -213,7 +236,7 @@ class ToolEntry(Part):
 
 
 class Match(Part):
-    tool: str | None = None
+    tool: Line | None = None
     """Name or glob of a tool."""
     purpose: Literal["business", "tool", "compaction", "verification"] | None = None
     """Purpose of the Operation."""
@@ -226,9 +249,9 @@ class HookEntry(Part):
     """Where it runs."""
     kind: Literal["http", "python"]
     """How it is reached."""
-    url: str | None = None
+    url: Line | None = None
     """For `http`."""
-    entry: str | None = None
+    entry: Line | None = None
     """For `python`: `module:function`."""
     secret: Name | None = None
     """Stored secret that signs the request."""
@@ -243,10 +266,16 @@ class HookEntry(Part):
 class SharedField(Part):
     name: Name
     """Name of the field."""
-    schema_: dict[str, Any] = Field(alias="schema")
+    schema_: Json = Field(alias="schema")
     """JSON schema of its value."""
-    readers: tuple[str, ...] = ()
+    readers: Many[Name] = ()
     """Roles that see it."""
+
+
+Instructions = Annotated[
+    Annotated[Prompt, Tag(TEXT)] | Annotated[Many[Instruction], AfterValidator(named_once), Tag(LIST)],
+    one_of({str: TEXT, list: LIST, tuple: LIST}, sentence="should be text, or a list of {name, text}"),
+]
 
 
 class AgentDefinition(Part):
@@ -254,7 +283,7 @@ class AgentDefinition(Part):
 
     name: Name
     """Name of the agent, unique within the space."""
-    instructions: str | tuple[Instruction, ...] = ""
+    instructions: Instructions = ""
     """What goes to the system message: one text, or named parts."""
     model: ModelSettings
     """The model that answers."""
@@ -262,27 +291,27 @@ class AgentDefinition(Part):
     """How the context is projected, budgeted and compacted."""
     limits: Limits = Limits()
     """What ends a Run."""
-    tools: tuple[ToolEntry, ...] = ()
+    tools: Annotated[Many[ToolEntry], Field(max_length=MAX_TOOLS), AfterValidator(named_once)] = ()
     """What the model may call."""
-    hooks: tuple[HookEntry, ...] = ()
+    hooks: Annotated[Many[HookEntry], AfterValidator(named_once)] = ()
     """What may allow, deny or change a call, in order."""
-    shared_fields: tuple[SharedField, ...] = ()
+    shared_fields: Annotated[Many[SharedField], AfterValidator(named_once)] = ()
     """Fields that several roles of a Run share."""
-    sources: tuple[dict[str, Any], ...] = ()
+    sources: Many[Json] = ()
     """What is read at each request preparation."""
-    task_context: dict[str, Any] | None = None
+    task_context: Json | None = None
     """Which task state is shown to the model."""
-    verification: dict[str, Any] | None = None
+    verification: Json | None = None
     """Check of a candidate answer."""
-    executors: tuple[dict[str, Any], ...] = ()
+    executors: Many[Json] = ()
     """Agents that work can be delegated to."""
 
-    @model_validator(mode="after")
-    def _names_are_unique(self) -> "AgentDefinition":
-        names = [tool.name for tool in self.tools]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"tool names must be unique: {', '.join(twice)}")
-        return self
+    @field_validator("instructions")
+    @classmethod
+    def _parts_are_no_longer_than_one_text(cls, value: str | tuple[Instruction, ...]) -> str | tuple[Instruction, ...]:
+        if not isinstance(value, str) and sum(len(part.text) for part in value) > MAX_TEXT:
+            raise ValueError(f"all parts together should have at most {MAX_TEXT} characters")
+        return value
 
 
 class FrozenTool(Part):

@@ -44,8 +44,14 @@ BAD_INPUTS: dict[str, tuple[bytes, int, str, str]] = {
     "blank text": ('{"text": " \\n\\t\u3000\u00a0"}'.encode(), 422, "INPUT_INVALID", "body.text"),
     "text of a number": (b'{"text": 5}', 422, "INPUT_INVALID", "body.text"),
     "null text": (b'{"text": null}', 422, "INPUT_INVALID", "body.text"),
-    "an unknown field": (b'{"text": "planted-marker", "texts": "planted-marker"}', 422, "INPUT_INVALID", "body.texts"),
-    "an unknown field with a telling name": (b'{"text": "x", "planted-marker !": 1}', 422, "INPUT_INVALID", "body"),
+    "an unknown field": (
+        b'{"text": "planted-marker", "texts": "planted-marker"}',
+        422,
+        "INPUT_INVALID",
+        "body.(field 2)",
+    ),
+    "an unknown field with a telling name": (b'{"text": "x", "planted-marker": 1}', 422, "INPUT_INVALID", "(field 2)"),
+    "a misspelt field": (b'{"txet": "x"}', 422, "INPUT_INVALID", "perhaps text is meant"),
     "an unknown mode": (b'{"text": "x", "mode": "planted-marker"}', 422, "INPUT_INVALID", "body.mode"),
     "an empty client key": (b'{"text": "x", "client_key": ""}', 422, "INPUT_INVALID", "body.client_key"),
     "too long a text": (b'{"text": "' + b"a" * 1_000_001 + b'"}', 422, "INPUT_INVALID", "body.text"),
@@ -174,8 +180,27 @@ async def test_wrong_ids_and_parameters_are_refused(ann: Person, subtests: pytes
 
 
 BAD_DEFINITIONS: dict[str, tuple[dict[str, Any], str]] = {
-    "an unknown key": ({"instrucions": MARK}, "body.definition.instrucions"),
-    "an unknown key inside": ({"model": DEFINITION["model"] | {"temprature": 1}}, "body.definition.model.temprature"),
+    "an unknown key": (
+        {"instrucions": MARK},
+        "body.definition.(field 4) is not a known field; perhaps instructions is meant",
+    ),
+    "an unknown key inside": ({"model": DEFINITION["model"] | {MARK: 1}}, "body.definition.model.(field 3)"),
+    "a key of a mapping": (
+        {"tools": [{"kind": "http", "name": "t", "url": "http://x", "headers": {"A": "x", MARK: 1}}]},
+        "body.definition.tools.0.headers.(field 2) should be",
+    ),
+    "a name of a mapping": (
+        {"tools": [{"kind": "http", "name": "t", "url": "http://x", "headers": {f"{MARK} ": "x"}}]},
+        "body.definition.tools.0.headers.(field 1).(its name) should",
+    ),
+    "a name twice": ({"hooks": [{"name": MARK, "point": "tool.request", "kind": "http"}] * 2}, "entries 0 and 1"),
+    "a number in quotes": (
+        {"model": DEFINITION["model"] | {"context_window": "131072"}},
+        "body.definition.model.context_window should be a valid integer",
+    ),
+    "instructions of another kind": ({"instructions": 5}, "body.definition.instructions should be text, or a list of"),
+    "a part without its text": ({"instructions": [{"name": "n"}]}, "body.definition.instructions.0.text is required"),
+    "a list that is text": ({"tools": MARK}, "body.definition.tools should be a list"),
     "an unknown provider": ({"model": {"provider": MARK, "model": "m"}}, "body.definition.model.provider"),
     "a field of ours": ({"model": DEFINITION["model"] | {"parameters": {"messages": MARK}}}, "messages"),
     "a ratio over one": ({"context": {"trigger_ratio": 1.2}}, "body.definition.context.trigger_ratio"),
