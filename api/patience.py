@@ -1,4 +1,4 @@
-"""How every route is entered: the body parsed strictly, and a lost database waited for (SPEC R8, Y5).
+"""How every route is entered: query, headers and body read strictly, and a lost database waited for (SPEC R8, Y5).
 
 A request that meets `UnavailableError` is made again until 15 seconds have passed since it first did. That is sound
 because every commit can be sent twice: what identifies a repeat is fixed once per request, in `request.state`.
@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope
 
 from api.bodies import strict_json
+from api.parameters import check_headers, check_query, query_names
 from api.wiring import services_of
 from context.errors import UnavailableError
 
@@ -48,8 +49,11 @@ class PatientRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
+        known = query_names(self.dependant)
 
         async def patiently(request: Request) -> Response:
+            check_query(request, known)
+            check_headers(request)
             strict = StrictRequest(request.scope, request.receive)
             await strict.parse()
             patience_s = services_of(request).options.patience_s

@@ -77,17 +77,20 @@ NOT_RUN_YET: tuple[tuple[str, Callable[[AgentDefinition], bool]], ...] = (
 def check_may_publish(definition: AgentDefinition, *, role: str) -> None:
     """Code that runs on our machines, and addresses that stored secrets go to, are named by administrators (SPEC Y1).
 
-    Comes before `resolve`, which already imports modules and starts servers. Raises ForbiddenError, naming the tool.
+    Comes before `resolve`, which already imports modules and starts servers. Raises ForbiddenError, saying which tool.
     """
-    entries: tuple[ToolEntry | HookEntry, ...] = (*definition.tools, *definition.hooks)
-    for entry in entries if role != "admin" else ():
+    entries: list[tuple[str, ToolEntry | HookEntry]] = [
+        *((f"tools.{place}", tool) for place, tool in enumerate(definition.tools)),
+        *((f"hooks.{place}", hook) for place, hook in enumerate(definition.hooks)),
+    ]
+    for place, entry in entries if role != "admin" else ():
         if _runs_code(entry):
             raise ForbiddenError(
-                f"{entry.name}: only an administrator may publish what runs code on the server (a Python function,"
+                f"{place}: only an administrator may publish what runs code on the server (a Python function,"
                 " or an MCP server started by command)."
             )
         if isinstance(entry, ToolEntry) and entry.connection is not None:
-            raise ForbiddenError(f"{entry.name}: only an administrator may publish a tool that gets a stored secret.")
+            raise ForbiddenError(f"{place}: only an administrator may publish a tool that gets a stored secret.")
 
 
 def _runs_code(entry: ToolEntry | HookEntry) -> bool:
@@ -171,7 +174,9 @@ def _refuse_what_is_not_run(definition: AgentDefinition) -> None:
 
 async def _connections(definition: AgentDefinition, space_id: UUID, ports: Ports) -> Mapping[str, StoredConnection]:
     """Every connection that the definition names. Raises ConfigurationInvalidError for one that is not stored."""
-    named = {tool.connection: f"tools.{tool.name}.connection" for tool in definition.tools if tool.connection}
+    named = {
+        tool.connection: f"tools.{place}.connection" for place, tool in enumerate(definition.tools) if tool.connection
+    }
     for at, model in (("model", definition.model), (SUMMARY_MODEL, definition.context.summary_model)):
         if model and model.connection:
             named.setdefault(model.connection, f"{at}.connection")

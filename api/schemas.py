@@ -5,7 +5,8 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from context.inputs import MAX_CHARS
 from context.policy import AgentDefinition, Release
@@ -111,8 +112,17 @@ class CreatedSession(Answer):
 
 
 class UpdateSession(Wanted):
-    title: Title | None = None
-    archived: bool | None = None
+    """What is left out stays as it is."""
+
+    title: Title | None = Field(None, description="The new title; null removes it.")
+    archived: bool | SkipJsonSchema[None] = None
+
+    @field_validator("archived", mode="before")
+    @classmethod
+    def _is_true_or_false(cls, value: object) -> object:
+        if value is None:
+            raise ValueError("should be true or false; leave it out to keep it as it is")
+        return value
 
 
 class SessionEntry(Answer):

@@ -18,6 +18,7 @@ REFUSALS: Mapping[str, type[AgentLoomError]] = {
     "fk_users_space_id_spaces": NotFoundError,
     "fk_api_keys_user_id_users": NotFoundError,
     "fk_agents_space_id_spaces": NotFoundError,
+    "fk_agents_owner_id_users": NotFoundError,
     "fk_connections_space_id_spaces": NotFoundError,
 }
 

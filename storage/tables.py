@@ -90,6 +90,7 @@ agents = Table(
     Column("agent_id", Uuid, primary_key=True),
     Column("space_id", Uuid, ForeignKey("spaces.space_id"), nullable=False),
     Column("name", Text, nullable=False),
+    Column("owner_id", Uuid, ForeignKey("users.user_id")),  # who made it; None: nobody who can ask over HTTP
     Column("release_head", Integer, nullable=False, server_default="0"),
     _at(),
     UniqueConstraint("space_id", "name"),

@@ -23,11 +23,14 @@ AgentName = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 async def publish_agent(wanted: PublishAgent, caller: Caller, services: Wired) -> PublishedRelease:
     """Publish a definition as the agent's next release. The same content again is the same release.
 
-    A Python tool, or an MCP server started by command, needs an administrator's key.
+    Further releases of an agent are published by whoever made it, or by an administrator. A Python tool, an MCP server
+    started by command, or a tool that gets a stored secret needs an administrator's key.
     """
     check_may_publish(wanted.definition, role=caller.role)
     release = await resolve(wanted.definition, space_id=caller.space_id, ports=services.ports)
-    request = publishing.PublishRelease(caller.space_id, release)
+    request = publishing.PublishRelease(
+        caller.space_id, release, publisher_id=caller.user_id, over_others=caller.role == "admin"
+    )
     return PublishedRelease.model_validate(await publishing.publish_release(services.store, request))
 
 

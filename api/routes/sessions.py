@@ -69,8 +69,9 @@ async def read_session(session_id: UUID, caller: Caller, services: Wired) -> Ses
 
 @routes.patch("/sessions/{session_id}", responses=refusals(404, 409, body=True))
 async def update_session(session_id: UUID, wanted: UpdateSession, caller: Caller, services: Wired) -> SessionEntry:
-    """Change the title; archive or unarchive. Archiving during a Run is refused with RUN_ACTIVE."""
-    request = updating.UpdateSession(session_id, caller.user_id, wanted.title, wanted.archived)
+    """Change or, with null, remove the title; archive or unarchive. Archiving during a Run is refused: RUN_ACTIVE."""
+    title = wanted.title or "" if "title" in wanted.model_fields_set else None
+    request = updating.UpdateSession(session_id, caller.user_id, title, wanted.archived)
     await updating.update_session(services.store, request)
     return SessionEntry.model_validate(await reads.session(services.store, session_id, caller.user_id))
 
@@ -117,7 +118,10 @@ async def list_messages(
     limit: Limit = 100,
     instance: Instance = "main",
 ) -> MessagePage:
-    """Messages of one instance by session `seq`. An empty page keeps `next_after` where it was."""
+    """Messages of one instance by session `seq`. An empty page keeps `next_after` where it was.
+
+    An instance that the session does not have is not found; `main` is there from the beginning.
+    """
     page = await reads.messages(services.store, session_id, caller.user_id, after=after, limit=limit, instance=instance)
     return MessagePage(items=[shown_message(row) for row in page.items], next_after=page.next_after)
 

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from context.messages import ChatMessage, message_from_bytes
 from storage.database import fetch_all
-from storage.reads.owned import check_session
+from storage.reads.owned import check_instance, check_session
 from storage.reads.pages import clamped
 from storage.store import Store
 
@@ -54,6 +54,7 @@ async def messages(
         rows = await fetch_all(connection, PAGE, **binds, after=after, limit=clamped(limit))
         if not rows:
             await check_session(connection, session_id, owner_id)
+            await check_instance(connection, session_id, instance)
             return MessagePage((), after)
         bodies = await store.payloads.read(connection, [row["payload_id"] for row in rows])
     return MessagePage(tuple(_row(row, bodies[row["payload_id"]]) for row in rows), rows[-1]["seq"])

@@ -169,6 +169,10 @@ WRONG_PARAMETERS: list[tuple[str, dict[str, str]]] = [
     (f"/sessions/{uuid4()}/runs", {"cursor": "AAAA"}),
     (f"/runs/{uuid4()}/operations", {"cursor": "AAAA"}),
     ("/agents/planted%00marker", {}),
+    ("/sessions", {"planted-marker": "1"}),
+    ("/sessions", {"include_archive": "true"}),
+    ("/usage", {"planted-marker": ""}),
+    ("/sessions?limit=5&limit=6", {}),
 ]
 
 
@@ -176,7 +180,31 @@ async def test_wrong_ids_and_parameters_are_refused(ann: Person, subtests: pytes
     """Y5: wrong types and ids."""
     for path, params in WRONG_PARAMETERS:
         with subtests.test(path, **params):
-            check_problem(await ann.http.get(path, params=params), 422, "INPUT_INVALID")
+            check_problem(await ann.http.get(path, params=params or None), 422, "INPUT_INVALID")
+
+
+async def test_an_unknown_parameter_is_told_by_its_position_with_those_that_are_known(ann: Person) -> None:
+    """Y5, Y6: what is not known is refused, not ignored."""
+    refused = await ann.http.get("/sessions", params={"limit": 5, MARK: 1})
+    detail = check_problem(refused, 422, "INPUT_INVALID")["detail"]
+    assert detail == "Query parameter 2 is not known here; this address takes cursor, include_archived, limit."
+    refused = await ann.http.post("/sessions", params={MARK: 1}, json={"agent": "helper"})
+    detail = check_problem(refused, 422, "INPUT_INVALID")["detail"]
+    assert detail == "Query parameter 1 is not known here; this address takes none."
+
+
+async def test_a_header_that_decides_something_is_taken_once(ann: Person, subtests: pytest.Subtests) -> None:
+    """Y5: of two, one program reads the first and the next one the last."""
+    session = await opened(ann)
+    for name in ("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"):
+        with subtests.test(name):
+            own = [(b"Authorization", f"Bearer {ann.key}".encode()), (b"Content-Type", b"application/json")]
+            doubled = [(name.encode(), b"one"), (name.encode(), b"two")]
+            headers = [one for one in own if one[0] != name.encode()] + doubled
+            async with httpx.AsyncClient(base_url=ann.http.base_url, trust_env=False) as plain:
+                refused = await plain.post(f"/sessions/{session}/inputs", content=b'{"text": "x"}', headers=headers)
+            assert check_problem(refused, 422, "INPUT_INVALID")["detail"] == f"header.{name.lower()} is there twice."
+    assert (await ann.http.get(f"/sessions/{session}/inputs")).json()["items"] == []
 
 
 BAD_DEFINITIONS: dict[str, tuple[dict[str, Any], str]] = {

@@ -168,9 +168,9 @@ async def test_a_stored_key_goes_to_no_other_provider_or_address() -> None:
     assert (await publish(model | {"provider": "openai", "base_url": OFFICIAL + "/"}, wired)).base_url == OFFICIAL + "/"
 
 
-async def test_a_connection_that_is_not_stored_is_named_by_its_key() -> None:
+async def test_a_connection_that_is_not_stored_is_told_by_its_place() -> None:
     """E."""
-    with pytest.raises(ConfigurationInvalidError, match=r"tools\.t\.connection"):
+    with pytest.raises(ConfigurationInvalidError, match=r"tools\.0\.connection"):
         await publish(
             {"provider": "demo", "model": "demo", "context_window": 9_999},
             tools=[{"kind": "http", "name": "t", "url": "https://x/", "connection": "gone"}],

@@ -41,6 +41,41 @@ async def test_a_session_is_opened_listed_read_renamed_and_archived(ann: Person)
     await asked(ann, session)
 
 
+async def test_a_title_is_removed_by_null_and_kept_by_silence(ann: Person) -> None:
+    """16: PATCH {title?, archived?}; what is left out stays, and `archived: null` means nothing."""
+    session = await opened(ann)
+    for change, title in (({"title": "Mine"}, "Mine"), ({}, "Mine"), ({"title": None}, None)):
+        changed = await ann.http.patch(f"/sessions/{session}", json=change)
+        assert (changed.status_code, changed.json()["title"]) == (200, title)
+    refused = await ann.http.patch(f"/sessions/{session}", json={"title": "New", "archived": None})
+    assert (refused.status_code, refused.json()["code"]) == (422, "INPUT_INVALID")
+    assert refused.json()["errors"][0]["field"] == "body.archived"
+    assert (await ann.http.get(f"/sessions/{session}")).json()["title"] is None
+
+
+async def test_messages_of_an_instance_that_is_not_there_are_not_found(ann: Person) -> None:
+    """16, X2: an instance is `main`, which every session has, or the id of one of its tasks."""
+    session = await opened(ann)
+    for instance, status in (("main", 200), ("zzz", 404), (str(uuid4()), 404)):
+        answer = await ann.http.get(f"/sessions/{session}/messages", params={"instance": instance})
+        assert answer.status_code == status
+        if status == 404:
+            assert answer.json()["code"] == "NOT_FOUND"
+
+
+async def test_an_agent_is_published_by_whoever_made_it_and_by_administrators(ann: Person, bob: Person) -> None:
+    """Y1: a release decides where everybody's conversations with its agent are sent, so it is nobody else's to change."""
+    of_ann = await published(ann)
+    refused = await bob.http.post("/agents", json={"definition": DEFINITION | {"instructions": "Mine now."}})
+    assert (refused.status_code, refused.json()["code"]) == (403, "FORBIDDEN")
+    assert (await ann.http.get("/agents/helper")).json()["release_no"] == 1
+    assert await published(bob) == of_ann  # what is there already changes nothing
+    assert (await published(bob, name="of-bob"))["release_no"] == 1
+    assert (await published(bob, name="of-bob", instructions="Better."))["release_no"] == 2
+    assert (await published(ann, name="of-bob", instructions="Corrected."))["release_no"] == 3
+    assert (await published(bob, name="of-bob", instructions="Best."))["release_no"] == 4
+
+
 async def test_a_question_starts_a_run_that_can_be_read_everywhere(ann: Person) -> None:
     """S1, S4, 16."""
     session = await opened(ann)
@@ -240,7 +275,7 @@ async def test_an_administrator_publishes_a_python_tool_and_a_member_an_http_too
     await published(ann, tools=[{"kind": "python", "name": "t", "entry": "tests.support.run_tools:look"}])
     schema = {"type": "object", "properties": {}}
     http = {"kind": "http", "name": "t", "url": "http://127.0.0.1:1/", "description": "Looks.", "schema": schema}
-    await published(bob, tools=[http])
+    await published(bob, name="of-bob", tools=[http])
     by_url = DEFINITION | {"tools": [{"kind": "mcp", "name": "t", "url": "http://127.0.0.1:1/"}]}
     refused = await bob.http.post("/agents", json={"definition": by_url})
     assert (refused.status_code, refused.json()["code"]) == (422, "CONFIGURATION_INVALID")  # asked, and nobody there

@@ -75,18 +75,6 @@ STATEMENTS = (
         )
     """,
     """
-        CREATE TABLE agents (
-            agent_id UUID NOT NULL,
-            space_id UUID NOT NULL,
-            name TEXT NOT NULL,
-            release_head INTEGER DEFAULT '0' NOT NULL,
-            created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
-            CONSTRAINT pk_agents PRIMARY KEY (agent_id),
-            CONSTRAINT uq_agents_space_id_name UNIQUE (space_id, name),
-            CONSTRAINT fk_agents_space_id_spaces FOREIGN KEY(space_id) REFERENCES spaces (space_id)
-        )
-    """,
-    """
         CREATE TABLE connections (
             connection_id UUID NOT NULL,
             space_id UUID NOT NULL,
@@ -115,17 +103,17 @@ STATEMENTS = (
         )
     """,
     """
-        CREATE TABLE agent_releases (
-            release_id UUID NOT NULL,
+        CREATE TABLE agents (
             agent_id UUID NOT NULL,
-            release_no INTEGER NOT NULL,
-            release_hash TEXT NOT NULL,
-            payload_id BYTEA NOT NULL,
+            space_id UUID NOT NULL,
+            name TEXT NOT NULL,
+            owner_id UUID,
+            release_head INTEGER DEFAULT '0' NOT NULL,
             created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
-            CONSTRAINT pk_agent_releases PRIMARY KEY (release_id),
-            CONSTRAINT uq_agent_releases_agent_id_release_no UNIQUE (agent_id, release_no),
-            CONSTRAINT fk_agent_releases_agent_id_agents FOREIGN KEY(agent_id) REFERENCES agents (agent_id),
-            CONSTRAINT fk_agent_releases_payload_id_payloads FOREIGN KEY(payload_id) REFERENCES payloads (payload_id)
+            CONSTRAINT pk_agents PRIMARY KEY (agent_id),
+            CONSTRAINT uq_agents_space_id_name UNIQUE (space_id, name),
+            CONSTRAINT fk_agents_space_id_spaces FOREIGN KEY(space_id) REFERENCES spaces (space_id),
+            CONSTRAINT fk_agents_owner_id_users FOREIGN KEY(owner_id) REFERENCES users (user_id)
         )
     """,
     """
@@ -143,6 +131,20 @@ STATEMENTS = (
     """,
     """
         CREATE INDEX ix_api_keys_user_id ON api_keys (user_id)
+    """,
+    """
+        CREATE TABLE agent_releases (
+            release_id UUID NOT NULL,
+            agent_id UUID NOT NULL,
+            release_no INTEGER NOT NULL,
+            release_hash TEXT NOT NULL,
+            payload_id BYTEA NOT NULL,
+            created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+            CONSTRAINT pk_agent_releases PRIMARY KEY (release_id),
+            CONSTRAINT uq_agent_releases_agent_id_release_no UNIQUE (agent_id, release_no),
+            CONSTRAINT fk_agent_releases_agent_id_agents FOREIGN KEY(agent_id) REFERENCES agents (agent_id),
+            CONSTRAINT fk_agent_releases_payload_id_payloads FOREIGN KEY(payload_id) REFERENCES payloads (payload_id)
+        )
     """,
     """
         CREATE TABLE sessions (

@@ -108,10 +108,17 @@ async def test_messages_come_in_order_with_their_status(store: Store, world: Wor
 
 
 async def test_another_instance_has_its_own_messages(store: Store, world: World) -> None:
-    """X2."""
-    await play(store, world)
-    page = await reads.messages(store, world.session_id, world.owner_id, instance=str(uuid4()))
-    assert page.items == ()
+    """X2: and one that the session does not have is not found."""
+    played = await play(store, world)
+    task = str(uuid4())
+    sql = "UPDATE role_contexts SET instance = :task WHERE run_id = :run_id"
+    await execute(store, sql, task=task, run_id=played.run_id)
+    assert (await reads.messages(store, world.session_id, world.owner_id)).items == ()
+    of_task = await reads.messages(store, world.session_id, world.owner_id, instance=task)
+    assert {one.instance for one in of_task.items} == {task}
+    assert (await reads.messages(store, world.session_id, world.owner_id, instance=task, after=99)).items == ()
+    with pytest.raises(NotFoundError):
+        await reads.messages(store, world.session_id, world.owner_id, instance=str(uuid4()))
 
 
 # --- runs ------------------------------------------------------------------------------------------------------------
