@@ -219,7 +219,7 @@ BAD_DEFINITIONS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a name of a mapping": (
         {"tools": [{"kind": "http", "name": "t", "url": "http://x", "headers": {f"{MARK} ": "x"}}]},
-        "body.definition.tools.0.headers.(field 1).(its name) should",
+        "body.definition.tools.0.headers the name of a header is",
     ),
     "a name twice": ({"hooks": [{"name": MARK, "point": "tool.request", "kind": "http"}] * 2}, "entries 0 and 1"),
     "a number in quotes": (

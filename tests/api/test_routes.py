@@ -64,7 +64,7 @@ async def test_messages_of_an_instance_that_is_not_there_are_not_found(ann: Pers
 
 
 async def test_an_agent_is_published_by_whoever_made_it_and_by_administrators(ann: Person, bob: Person) -> None:
-    """Y1: a release decides where everybody's conversations with its agent are sent, so it is nobody else's to change."""
+    """Y1: a release decides where everybody's conversations with its agent are sent."""
     of_ann = await published(ann)
     refused = await bob.http.post("/agents", json={"definition": DEFINITION | {"instructions": "Mine now."}})
     assert (refused.status_code, refused.json()["code"]) == (403, "FORBIDDEN")
