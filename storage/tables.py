@@ -33,8 +33,8 @@ NAMING = {
 metadata = MetaData(naming_convention=NAMING)
 
 
-def _at() -> Column[object]:
-    return Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now())
+def _at(name: str = "created_at") -> Column[object]:
+    return Column(name, DateTime(timezone=True), nullable=False, server_default=func.now())
 
 
 def _payload(name: str, *, nullable: bool = True) -> Column[object]:
