@@ -1,24 +1,35 @@
-"""`agentloom keys …`: makes, lists and revokes API keys (for administrators), and the first one of an installation."""
+"""`agentloom keys …`: makes, lists and revokes API keys (for administrators), and the first one of an installation.
 
+`bootstrap` and `reencrypt` work on the database itself, with the environment of the API process.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.output import CommandError, note, print_json, print_lines, print_table
+from cli.output import CommandError, ExitCode, note, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
     from cli.client import Api
+    from storage.store import Store
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the group of commands."""
-    group = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True, rich_markup_mode=None)
+    group = typer.Typer(
+        help="Make, list and revoke API keys; encrypt anew under a new master key.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
     group.command()(create)
     group.command("list")(list_keys)
     group.command()(revoke)
     group.command()(bootstrap)
+    group.command()(reencrypt)
     app.add_typer(group, name="keys")
 
 
@@ -88,9 +99,89 @@ def bootstrap(
 
 
 async def _bootstrap(name: str) -> dict[str, str]:
-    from settings import load_settings
     from storage.commits.create_key import CreateKey, create_key
     from storage.commits.create_space_user import CreateSpaceUser, create_space_user
+
+    async with _store() as store:
+        user = await create_space_user(store, CreateSpaceUser(name, "admin"))
+        if user.role != "admin":
+            raise CommandError(f"{name} is there already and no administrator.", mend="agentloom keys bootstrap OTHER")
+        made = await create_key(store, CreateKey(user.user_id))
+    return {"key_id": str(made.key_id), "user_id": str(user.user_id), "api_key": made.key}
+
+
+def reencrypt(
+    rows: Annotated[int, typer.Option(min=1, max=10_000, help="Payloads of one batch, at most.")] = 500,
+    json: AsJson = False,
+) -> int:
+    """Encrypt anew, under the first of AGENTLOOM_MASTER_KEYS, what the others encrypted.
+
+    Afterwards the others can go. Needs the environment of the API process, and may run beside it. Each batch is
+    committed by itself: stopped or killed, it goes on when it is started again.
+    """
+    import asyncio
+
+    done = asyncio.run(_reencrypt(rows))
+    if json:
+        print_json(done)
+    else:
+        print_lines([f"{done['reencrypted']} payloads encrypted anew under {done['key']}", *_left(done)])
+    return ExitCode.ENDED_OTHERWISE if done["left"] else ExitCode.DONE
+
+
+async def _reencrypt(rows: int) -> dict[str, Any]:
+    from storage.commits.reencrypt_payloads import ReencryptPayloads
+    from storage.reencrypting import keys_in_use, reencrypted
+
+    async with _store() as store:
+        current = store.payloads.vault.current_key
+        before = _others(await keys_in_use(store), current)
+        _check_known(before, store.payloads.vault.known_keys)
+        total, count, unreadable = sum(before.values()), 0, 0
+        async for batch in reencrypted(store, ReencryptPayloads(rows=rows)):
+            told, count = _tenths(count, total), count + batch.count
+            unreadable += len(batch.unreadable)
+            if _tenths(count, total) > told:
+                note(f"{count} of {total}")
+        left = _others(await keys_in_use(store), current)
+    return {"key": current, "reencrypted": count, "unreadable": unreadable, "left": left}
+
+
+def _others(in_use: Mapping[str, int], current: str) -> dict[str, int]:
+    return {key_id: count for key_id, count in in_use.items() if key_id != current}
+
+
+def _check_known(in_use: Mapping[str, int], known: frozenset[str]) -> None:
+    if unknown := sorted(in_use.keys() - known):
+        raise CommandError(
+            f"Content is encrypted under keys that are not given: {', '.join(unknown)}.",
+            why="AGENTLOOM_MASTER_KEYS must hold the new key first and every key that is still in use behind it.",
+            mend="AGENTLOOM_MASTER_KEYS=new:…,old:… agentloom keys reencrypt",
+        )
+
+
+def _tenths(count: int, total: int) -> int:
+    return count * 10 // max(total, 1)
+
+
+def _left(done: Mapping[str, Any]) -> Sequence[str]:
+    """What is still under other keys, and what that means."""
+    if not done["left"]:
+        return ["nothing is left under another key: the others can be taken out of AGENTLOOM_MASTER_KEYS"]
+    left = ", ".join(f"{count} under {key_id}" for key_id, count in done["left"].items())
+    broken = done["unreadable"]
+    return [
+        f"left: {left}; keep these keys",
+        f"{broken} of them do not decrypt: restore them from a backup"
+        if broken
+        else "written meanwhile: restart worker and API with the new key first, then run this again",
+    ]
+
+
+@asynccontextmanager
+async def _store() -> "AsyncIterator[Store]":
+    """A store on the database that the environment names, with its keys."""
+    from settings import load_settings
     from storage.payloads import Keys
     from storage.store import Store
 
@@ -98,10 +189,6 @@ async def _bootstrap(name: str) -> dict[str, str]:
     keys = Keys({key.id: key.key for key in settings.master_keys}, settings.index_key)
     store = Store.open(settings.database_url.get_secret_value(), keys, pool_size=1)
     try:
-        user = await create_space_user(store, CreateSpaceUser(name, "admin"))
-        if user.role != "admin":
-            raise CommandError(f"{name} is there already and no administrator.", mend="agentloom keys bootstrap OTHER")
-        made = await create_key(store, CreateKey(user.user_id))
+        yield store
     finally:
         await store.aclose()
-    return {"key_id": str(made.key_id), "user_id": str(user.user_id), "api_key": made.key}

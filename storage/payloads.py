@@ -84,22 +84,42 @@ class Vault:
         """Compress and encrypt. The same content always gets the same id; the ciphertext differs each time."""
         payload_id = self.keyed_hash(content)
         codec, packed = _pack(content)
-        nonce = os.urandom(NONCE)
-        body = nonce + self._ciphers[self._keys.current].encrypt(nonce, packed, payload_id)
+        body = self._encrypted(payload_id, packed)
         digest = hashlib.sha256(content).digest()
         return Sealed(payload_id, self._keys.current, codec, len(content), digest, body, tokens or {})
 
+    @property
+    def current_key(self) -> str:
+        """Id of the master key that encrypts."""
+        return self._keys.current
+
+    @property
+    def known_keys(self) -> frozenset[str]:
+        """Ids of the master keys that decrypt."""
+        return frozenset(self._ciphers)
+
+    def reseal(self, payload_id: bytes, key_id: str, body: bytes) -> bytes:
+        """The same body under the current key, as packed as it was. Raises CorruptPayloadError as `open` does."""
+        return self._encrypted(payload_id, self._decrypted(payload_id, key_id, body))
+
     def open(self, payload_id: bytes, key_id: str, codec: str, body: bytes) -> bytes:
         """The plain content. Raises CorruptPayloadError if key, body or id do not belong together."""
+        packed = self._decrypted(payload_id, key_id, body)
+        return zstandard.ZstdDecompressor().decompress(packed) if codec == "zstd" else packed
+
+    def _encrypted(self, payload_id: bytes, packed: bytes) -> bytes:
+        nonce = os.urandom(NONCE)
+        return nonce + self._ciphers[self._keys.current].encrypt(nonce, packed, payload_id)
+
+    def _decrypted(self, payload_id: bytes, key_id: str, body: bytes) -> bytes:
         cipher = self._ciphers.get(key_id)
         if cipher is None:
             raise CorruptPayloadError(
                 f"No master key with id {key_id!r} is configured; add it to AGENTLOOM_MASTER_KEYS."
             )
         try:
-            packed = cipher.decrypt(body[:NONCE], body[NONCE:], payload_id)
-            return zstandard.ZstdDecompressor().decompress(packed) if codec == "zstd" else packed
-        except (InvalidTag, zstandard.ZstdError):
+            return cipher.decrypt(body[:NONCE], body[NONCE:], payload_id)
+        except InvalidTag:
             raise CorruptPayloadError from None
 
 
