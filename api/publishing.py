@@ -70,7 +70,6 @@ NOT_RUN_YET: tuple[tuple[str, Callable[[AgentDefinition], bool]], ...] = (
     ("task_context", lambda it: it.task_context is not None),
     ("verification", lambda it: it.verification is not None),
     ("executors", lambda it: bool(it.executors)),
-    ("context.history", lambda it: it.context.history == "session_view"),
 )
 
 

@@ -38,6 +38,7 @@ class Subject:
     run_no: int
     context_id: UUID | None = None
     context_seq: int | None = None
+    session_seq: int | None = None
     input_seq: int | None = None
     withheld_by: str | None = None
     is_private: bool = False
@@ -51,8 +52,9 @@ class ExplainedRequest:
     """What is known of a request: its items in order, and what bounded it.
 
     `run_no` and `context_id` say whose it is, `cutoff` is the highest `input_seq` it could contain, `watermark` the
-    newest record of its own context then. `snapshots` holds the coverage of each summary among the items,
-    `omitted` the pieces left out for budget, `recent_from` the first earlier Run shown whole (None: all are).
+    newest record of its own context then, `observed` the place up to which its Run's history knew of earlier Runs.
+    `snapshots` holds the coverage of each summary among the items, `omitted` the pieces left out for budget,
+    `recent_from` the first earlier Run shown whole (None: all are).
     """
 
     items: Sequence[ViewItem]
@@ -63,6 +65,7 @@ class ExplainedRequest:
     snapshots: Mapping[UUID, Coverage] = field(default_factory=dict)
     omitted: frozenset[str] = frozenset()
     recent_from: int | None = None
+    observed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ class LeftOutForBudget:
 
 @dataclass(frozen=True)
 class NotYetArrived:
-    """It came after the request's cutoff (`limit`, an `input_seq` or a `context_seq`)."""
+    """It came after the request's cutoff (`limit`, an `input_seq`, a `context_seq`, or for earlier Runs a `seq`)."""
 
     limit: int
 
@@ -142,7 +145,15 @@ def _late(subject: Subject, request: ExplainedRequest) -> NotYetArrived | None:
     own = subject.context_id == request.context_id
     if own and subject.context_seq is not None and subject.context_seq > request.watermark:
         return NotYetArrived(request.watermark)
-    return None
+    return _resumed_since(subject, request)
+
+
+def _resumed_since(subject: Subject, request: ExplainedRequest) -> NotYetArrived | None:
+    """An earlier Run that was resumed after this one's history was made has records that are newer (SPEC S9)."""
+    if request.observed is None or subject.session_seq is None or subject.run_no >= request.run_no:
+        return None
+    is_later = subject.same_session and subject.session_seq > request.observed
+    return NotYetArrived(request.observed) if is_later else None
 
 
 def _withheld(subject: Subject) -> Withheld | None:

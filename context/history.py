@@ -63,13 +63,17 @@ class PastInput:
 
 @dataclass(frozen=True)
 class PastRun:
-    """One ended Run. `records` are filled for the recent ones, in `context_seq` order."""
+    """One ended Run. `records` are filled for the recent ones, in `context_seq` order.
+
+    `execution_no` tells its ends apart: a Run that was resumed has ended more than once.
+    """
 
     run_no: int
     status: str
     inputs: tuple[PastInput, ...]
     answer: tuple[UUID, bytes] | None
     records: tuple[PastRecord, ...] = ()
+    execution_no: int = 1
 
 
 @dataclass(frozen=True)
@@ -84,12 +88,16 @@ class Stored:
 
 @dataclass(frozen=True)
 class Own:
-    """A sentence of the platform's own, such as an end marker or a placeholder for a missing result."""
+    """A sentence of the platform's own, such as an end marker or a placeholder for a missing result.
+
+    `revision` is the execution whose end a marker tells, if it is not the first.
+    """
 
     kind: Literal["marker", "placeholder"]
     message: ChatMessage
     run_no: int
     source_id: UUID | None = None
+    revision: int | None = None
 
 
 Fact = Stored | Own
@@ -107,8 +115,13 @@ def project(runs: Sequence[PastRun], *, recent: int, shown_elsewhere: frozenset[
     for index, run in enumerate(runs):
         hidden = shown_elsewhere | {input_id for input_id, run_no in home.items() if run_no != run.run_no}
         facts += _whole(run, hidden) if index >= border else _outline(run, hidden)
-        facts.append(Own("marker", end_marker(run), run.run_no))
+        facts.append(_end(run))
     return tuple(facts)
+
+
+def _end(run: PastRun) -> Own:
+    revision = run.execution_no if run.execution_no > 1 else None
+    return Own("marker", end_marker(run), run.run_no, revision=revision)
 
 
 def _homes(runs: Sequence[PastRun]) -> dict[UUID, int]:

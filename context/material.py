@@ -35,8 +35,13 @@ class Material:
 def piece_of(item: ViewItem) -> str:
     """The lasting name of what an item shows: `input/<id>`, `record/<id>`, `call/<id>`, `end/<run_no>`, …
 
-    A record and the placeholder that stood for it before have different names: one is no version of the other.
+    A record and the placeholder that stood for it before have different names: one is no version of the other. So have
+    the ends of a Run that was resumed: `end/<run_no>/<execution>`.
     """
     if item.source_id is None:
-        return f"end/{item.run_no}" if item.kind == "marker" else item.kind
+        return _end_of(item) if item.kind == "marker" else item.kind
     return f"{_NAMED_BY.get(item.kind, 'record')}/{item.source_id}"
+
+
+def _end_of(marker: ViewItem) -> str:
+    return f"end/{marker.run_no}" + (f"/{marker.revision}" if marker.revision else "")

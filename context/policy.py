@@ -125,9 +125,9 @@ class ResultSettings(Part):
 
 class ContextSettings(Part):
     history: Literal["recent_runs", "session_view"] = "recent_runs"
-    """How earlier Runs appear: the last N whole, or the session's whole view."""
+    """How earlier Runs appear: the last N whole and older ones in outline, or the whole session."""
     recent_runs: int = Field(2, ge=0, le=100)
-    """N: ended Runs that appear with their whole process."""
+    """N: ended Runs that appear with their whole process; `session_view` does not look at it."""
     trigger_ratio: Ratio = Decimal("0.80")
     """Share of the input budget at which compaction is considered."""
     target_ratio: Ratio = Decimal("0.60")

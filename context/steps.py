@@ -118,7 +118,7 @@ class PreparedRequest(Step):
 
 @dataclass(frozen=True)
 class RequestTerms:
-    """What a release fixes for all its requests."""
+    """What a release fixes for all its requests. `whole_session`: the history is not cut to `recent_runs` (SPEC P2)."""
 
     budget: Budget
     counter: TokenCounter
@@ -130,6 +130,7 @@ class RequestTerms:
     compaction: CompactionTerms
     results: ResultSettings
     frame: int  # tokens of the message around a summary
+    whole_session: bool = False
 
     @property
     def beside(self) -> int:

@@ -82,6 +82,7 @@ class ReleaseModel:
             compaction=_compaction_terms(release, budget),
             results=settings.results,
             frame=frame_tokens(self.counter),
+            whole_session=settings.history == "session_view",
         )
 
     def body(self, messages: Sequence[ChatMessage]) -> bytes:

@@ -44,6 +44,9 @@ PIECES = text(f"""{CHAIN}
     SELECT p.piece, p.digest, p.run_no, p.context_id, p.context_seq
     FROM chain JOIN snapshot_pieces p USING (snapshot_id) ORDER BY chain.depth DESC, p.ordinal
 """)
+AMONG = text(f"""{CHAIN}
+    SELECT p.piece FROM chain JOIN snapshot_pieces p USING (snapshot_id) WHERE p.piece = ANY(CAST(:pieces AS text[]))
+""")
 OWN_REVISIONS = text("SELECT revisions FROM snapshots WHERE snapshot_id = :snapshot_id")
 # A mutation names no record yet that it would leave alone, so it touches all of its context.
 CHANGED = text("""
@@ -86,11 +89,21 @@ async def coverage_of(connection: AsyncConnection, snapshot_id: UUID) -> Coverag
     return Coverage(pieces, {UUID(context): revision for context, revision in revisions.items()})
 
 
+async def covered_among(connection: AsyncConnection, snapshot_id: UUID, pieces: Sequence[str]) -> set[str]:
+    """Those of these pieces that a snapshot stands for, with what was folded into it."""
+    rows = await fetch_all(connection, AMONG, snapshot_id=snapshot_id, pieces=list(pieces)) if pieces else []
+    return {row["piece"] for row in rows}
+
+
+async def changed_contexts(connection: AsyncConnection, seen: Mapping[UUID, int]) -> set[UUID]:
+    """The contexts with mutations since these revisions of them."""
+    binds = {"contexts": list(seen), "revisions": list(seen.values())}
+    return {row["context_id"] for row in await fetch_all(connection, CHANGED, **binds)} if seen else set()
+
+
 async def touched(connection: AsyncConnection, coverage: Coverage) -> frozenset[str]:
     """The covered pieces that mutations since the covered revisions may have changed."""
-    seen = coverage.revisions
-    binds = {"contexts": list(seen), "revisions": list(seen.values())}
-    changed = {row["context_id"] for row in await fetch_all(connection, CHANGED, **binds)} if seen else set()
+    changed = await changed_contexts(connection, coverage.revisions)
     return frozenset(one.piece for one in coverage.pieces if one.context_id in changed)
 
 

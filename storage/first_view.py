@@ -1,126 +1,124 @@
-"""The beginning of a Run's first request: system, then earlier Runs as SPEC P1 wants them. Later requests only append.
+"""The beginning of a Run's first request: system, then earlier Runs as SPEC P1 or P2 wants them.
 
 Reads references, not content; only this request may cost more with the number of earlier Runs (SPEC P6).
 """
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from context.history import Fact, Own, PastCall, PastInput, PastRecord, PastRun, project
-from context.messages import ChatMessage
-from context.views import ViewItem
+from context.history import Fact, Own, project
+from context.material import piece_of
+from context.session_views import following, inherited, not_shown, piece_of_fact
+from context.steps import RequestTerms
+from context.views import ViewItem, total_tokens
+from storage.covering import covered_among
 from storage.database import fetch_all
 from storage.heads import Heads
 from storage.measuring import Measuring
+from storage.past_runs import past_runs, rest_of_runs
+from storage.reusing import Older, with_reused
+from storage.session_views import ReusableView, reusable_view
+from storage.view_lists import Switch, listed
 
-RUNS = text("""
-    SELECT r.run_id, r.run_no, r.status, a.record_id AS answer_id, a.payload_id AS answer_payload
-    FROM runs r LEFT JOIN context_records a ON a.record_id = r.answer_record_id
-    WHERE r.session_id = :session_id AND r.run_no < :run_no AND r.ended_at IS NOT NULL
-    ORDER BY r.run_no
-""")
-INPUTS = text("""
-    SELECT d.run_id, i.input_id, i.payload_id, bool_or(d.state = 'delivered') AS delivered
-    FROM input_deliveries d JOIN user_inputs i USING (input_id)
-    WHERE d.session_id = :session_id AND d.run_id = ANY(:run_ids)
-    GROUP BY d.run_id, i.input_id, i.input_seq, i.payload_id ORDER BY i.input_seq
-""")
-RECORDS = text("""
-    SELECT c.run_id, c.record_id, c.kind, c.payload_id, c.input_id, c.call_id, c.operation_id
-    FROM context_records c JOIN role_contexts x USING (context_id)
-    WHERE x.run_id = ANY(:run_ids) AND x.instance = 'main' ORDER BY c.run_id, c.context_seq
-""")
 # What was sent and taken back before any model answered to it stays a fact, and is no part of a later conversation.
 WITHDRAWN = text("""
     SELECT DISTINCT input_id FROM input_deliveries WHERE session_id = :session_id AND state = 'withdrawn'
 """)
-CALLS = text("""
-    SELECT o.batch_id, o.operation_id, o.call_id, o.name, o.state, o.result_id
-    FROM operations o WHERE o.run_id = ANY(:run_ids) AND o.purpose = 'tool' ORDER BY o.batch_id, o.ordinal
-""")
 
-Rows = Sequence[Mapping[str, Any]]
+
+@dataclass(frozen=True)
+class FirstView:
+    """The items of a Run's first list, measured, and the saved view that it goes on from."""
+
+    items: tuple[ViewItem, ...]
+    goes_on_from: ReusableView | None = None
+    inherited: int | None = None
+
+    def switch(self, view_id: UUID) -> Switch:
+        """The list that is begun with these items."""
+        if self.goes_on_from is None:
+            return Switch(view_id, "first_request", None, None, None)
+        before = self.goes_on_from
+        return Switch(view_id, "session_view", before.view_id, before.saved.length, self.inherited)
 
 
 async def build_first_view(
-    measuring: Measuring, heads: Heads, system: ChatMessage | None, recent: int, own_inputs: frozenset[UUID]
-) -> list[ViewItem]:
+    measuring: Measuring, heads: Heads, terms: RequestTerms, own_inputs: frozenset[UUID]
+) -> FirstView:
     """System message and history as measured items."""
-    items: list[ViewItem] = []
-    if system is not None:
-        payload_id, tokens = await measuring.own(system)
-        items.append(ViewItem("system", payload_id, tokens))
-    runs = await _past_runs(measuring, heads, recent)
-    withdrawn = await _withdrawn(measuring, heads) if runs else frozenset()
-    facts = project(runs, recent=recent, shown_elsewhere=own_inputs | withdrawn)
-    return items + await _measured(measuring, facts)
+    system = await _system(measuring, terms)
+    if heads.run_no == 1:
+        return FirstView(system)
+    hidden = own_inputs | await _withdrawn(measuring.connection, heads)
+    saved = await reusable_view(measuring.connection, heads) if terms.whole_session else None
+    if saved is not None:
+        view = await _inherited(measuring, saved)
+        rest = await _rest(measuring, heads, saved, view, hidden)
+        return FirstView((*system, *view, *rest), saved, len(view))
+    return FirstView(await _projected(measuring, heads, terms, system, hidden))
 
 
-async def _withdrawn(measuring: Measuring, heads: Heads) -> frozenset[UUID]:
-    rows = await fetch_all(measuring.connection, WITHDRAWN, session_id=heads.session_id)
+async def _system(measuring: Measuring, terms: RequestTerms) -> tuple[ViewItem, ...]:
+    if terms.system is None:
+        return ()
+    payload_id, tokens = await measuring.own(terms.system)
+    return (ViewItem("system", payload_id, tokens),)
+
+
+async def _withdrawn(connection: AsyncConnection, heads: Heads) -> frozenset[UUID]:
+    rows = await fetch_all(connection, WITHDRAWN, session_id=heads.session_id)
     return frozenset(row["input_id"] for row in rows)
 
 
-async def _measured(measuring: Measuring, facts: tuple[Fact, ...]) -> list[ViewItem]:
+async def _projected(
+    measuring: Measuring, heads: Heads, terms: RequestTerms, system: tuple[ViewItem, ...], hidden: frozenset[UUID]
+) -> tuple[ViewItem, ...]:
+    """Earlier Runs as they are stored; with a summary in place of the older part where that would be too long."""
+    whole = heads.run_no - 1 if terms.whole_session else terms.recent_runs
+    runs = await past_runs(measuring.connection, heads, recent=whole)
+    items = system + await _measured(measuring, project(runs, recent=whole, shown_elsewhere=hidden))
+    if total_tokens(items) + terms.beside < terms.budget.trigger:
+        return items  # below the trigger nothing is looked for: the originals say more
+    older = Older(heads.run_no - 1 - (0 if terms.whole_session else whole), terms.whole_session)
+    return await with_reused(measuring.connection, heads, items, older, estimator_id=terms.counter.estimator_id)
+
+
+async def _inherited(measuring: Measuring, saved: ReusableView) -> tuple[ViewItem, ...]:
+    """The list that was saved, as this Run counts it."""
+    items = inherited(await listed(measuring.connection, saved.view_id, saved.saved.length), saved.saved.run_no)
+    if saved.estimator_id == measuring.counter.estimator_id:
+        return items
+    return tuple(await measuring.measure_stored(items))
+
+
+async def _rest(
+    measuring: Measuring, heads: Heads, saved: ReusableView, view: tuple[ViewItem, ...], hidden: frozenset[UUID]
+) -> tuple[ViewItem, ...]:
+    """What the saved list does not show."""
+    connection = measuring.connection
+    runs = await rest_of_runs(connection, heads, saved.saved)
+    facts = following(runs, saved_by=saved.saved.run_no, hidden=hidden)
+    shown = {piece_of(item) for item in view}
+    unknown = [piece for piece in map(piece_of_fact, facts) if piece not in shown]
+    for item in view:
+        if item.kind == "summary" and item.source_id is not None:
+            shown |= await covered_among(connection, item.source_id, unknown)
+    return await _measured(measuring, not_shown(facts, shown))
+
+
+async def _measured(measuring: Measuring, facts: Sequence[Fact]) -> tuple[ViewItem, ...]:
     drafts = [await _item(measuring, fact) for fact in facts]
-    stored = [draft for draft in drafts if draft.tokens < 0]
-    known = iter(await measuring.measure_all(stored) if stored else [])
-    return [next(known) if draft.tokens < 0 else draft for draft in drafts]
+    known = iter(await measuring.measure_stored([draft for draft in drafts if draft.tokens < 0]))
+    return tuple(next(known) if draft.tokens < 0 else draft for draft in drafts)
 
 
 async def _item(measuring: Measuring, fact: Fact) -> ViewItem:
     """The fact as an item; -1 tokens where they are still to be measured."""
     if isinstance(fact, Own):
         payload_id, tokens = await measuring.own(fact.message)
-        return ViewItem(fact.kind, payload_id, tokens, fact.source_id, fact.run_no)
+        return ViewItem(fact.kind, payload_id, tokens, fact.source_id, fact.run_no, fact.revision)
     return ViewItem(fact.kind, fact.payload_id, -1, fact.source_id, fact.run_no)
-
-
-async def _past_runs(measuring: Measuring, heads: Heads, recent: int) -> list[PastRun]:
-    connection = measuring.connection
-    runs = await fetch_all(connection, RUNS, session_id=heads.session_id, run_no=heads.run_no)
-    if not runs:
-        return []
-    ids = [run["run_id"] for run in runs]
-    inputs = _grouped(await fetch_all(connection, INPUTS, session_id=heads.session_id, run_ids=ids), "run_id")
-    whole = ids[len(ids) - recent :] if recent else []
-    records = _grouped(await fetch_all(connection, RECORDS, run_ids=whole) if whole else [], "run_id")
-    calls = _grouped(await fetch_all(connection, CALLS, run_ids=whole) if whole else [], "batch_id")
-    return [_past_run(run, inputs[run["run_id"]], records[run["run_id"]], calls) for run in runs]
-
-
-def _past_run(run: Mapping[str, Any], inputs: Rows, records: Rows, calls: Mapping[UUID, Rows]) -> PastRun:
-    return PastRun(
-        run_no=run["run_no"],
-        status=run["status"],
-        inputs=tuple(PastInput(one["input_id"], one["payload_id"], one["delivered"]) for one in inputs),
-        answer=(run["answer_id"], run["answer_payload"]) if run["answer_id"] else None,
-        records=tuple(_past_record(record, calls) for record in records),
-    )
-
-
-def _past_record(record: Mapping[str, Any], calls: Mapping[UUID, Rows]) -> PastRecord:
-    made = calls[record["operation_id"]] if record["kind"] == "assistant" else ()
-    return PastRecord(
-        record_id=record["record_id"],
-        kind=record["kind"],
-        payload_id=record["payload_id"],
-        input_id=record["input_id"],
-        call_id=record["call_id"],
-        calls=tuple(_past_call(call) for call in made),
-    )
-
-
-def _past_call(call: Mapping[str, Any]) -> PastCall:
-    return PastCall(call["operation_id"], call["call_id"], call["name"], call["state"], call["result_id"])
-
-
-def _grouped(rows: Rows, key: str) -> dict[UUID, list[Mapping[str, Any]]]:
-    groups: dict[UUID, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in rows:
-        groups[row[key]].append(row)
-    return groups

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from context.messages import ChatMessage, message_bytes, message_from_bytes
 from context.tokens import TokenCounter
 from context.views import ViewItem, protected_tokens
-from storage.database import fetch_one
+from storage.database import fetch_all, fetch_one
 from storage.payloads import Payloads, Sealed
 from storage.tables import payloads as payloads_table
 from storage.writes import WriteSet
@@ -23,6 +23,11 @@ NOTE_COUNTS = """
     FROM unnest(CAST(:counted_ids AS bytea[]), CAST(:counted AS text[])) AS n(payload_id, tokens)
     WHERE p.payload_id = n.payload_id
 """
+COUNTED = text("""
+    SELECT payload_id, CAST(tokens ->> :estimator AS integer) AS tokens FROM payloads
+    WHERE payload_id = ANY(CAST(:ids AS bytea[])) AND tokens -> :estimator IS NOT NULL
+""")
+PAGE = 200
 PROTECTED = text("""
     SELECT coalesce(sum(tokens), 0) AS tokens FROM view_items
     WHERE view_id = :view_id AND run_no IS NULL AND kind IN ('system', 'input')
@@ -49,6 +54,17 @@ class Measuring:
         for payload_id, content in contents.items():
             self._counted[payload_id] = await count_stored(self.counter, content)
         return [replace(item, tokens=self._counted[item.payload_id]) for item in items]
+
+    async def measure_stored(self, items: Sequence[ViewItem]) -> list[ViewItem]:
+        """The items with their tokens: stored counts, and by page those that were never made."""
+        ids = list({item.payload_id for item in items})
+        rows = await fetch_all(self.connection, COUNTED, ids=ids, estimator=self.counter.estimator_id) if ids else []
+        known: dict[bytes, int] = {row["payload_id"]: row["tokens"] for row in rows}
+        unknown = [item for item in items if item.payload_id not in known]
+        for start in range(0, len(unknown), PAGE):
+            measured = await self.measure_all(unknown[start : start + PAGE])
+            known |= {item.payload_id: item.tokens for item in measured}
+        return [replace(item, tokens=known[item.payload_id]) for item in items]
 
     async def contents(self, payload_ids: Sequence[bytes]) -> dict[bytes, bytes]:
         """Stored messages by payload id."""

@@ -5,61 +5,77 @@ that the history would show must still be the version that was summarised.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.material import piece_of
-from context.snapshots import Applies, Candidate, Coverage, Outdated, Version, reusable, summary_item
+from context.snapshots import Applies, Candidate, Outdated, reusable, summary_item
 from context.summary_view import without_covered
 from context.views import ViewItem
-from storage.covering import coverage_of, touched
+from storage.covering import CHAIN, changed_contexts, covered_among
 from storage.database import fetch_all
 from storage.heads import Heads
 
 NEWEST = text("""
-    SELECT s.snapshot_id, s.runs, s.pieces, s.message_id, s.tokens, p.tokens -> :estimator AS counted
+    SELECT s.snapshot_id, s.runs, s.pieces, s.message_id, s.revisions,
+           CAST(p.tokens ->> :estimator AS integer) AS tokens
     FROM snapshots s JOIN payloads p ON p.payload_id = s.message_id
     WHERE s.session_id = :session_id AND s.activated AND s.outdated_at IS NULL
-      AND s.runs <@ CAST(:older AS integer[])
+      AND s.runs <@ CAST(:older AS integer[]) AND p.tokens -> :estimator IS NOT NULL
     ORDER BY s.created_at DESC LIMIT 20
 """)
-DIGESTS = text("SELECT payload_id, digest FROM payloads WHERE payload_id = ANY(CAST(:ids AS bytea[]))")
+SHOWN = text(f"""{CHAIN}
+    SELECT p.piece, w.digest = p.digest AS same
+    FROM chain JOIN snapshot_pieces p USING (snapshot_id)
+      JOIN unnest(CAST(:pieces AS text[]), CAST(:payloads AS bytea[])) AS shown(piece, payload_id) USING (piece)
+      JOIN payloads w ON w.payload_id = shown.payload_id
+""")
+
+
+@dataclass(frozen=True)
+class Older:
+    """The part of a Session that a summary may stand for: Runs 1 to `through_run`.
+
+    `whole`: the list shows all of it, so that what it does not show has another form by now.
+    """
+
+    through_run: int
+    whole: bool
 
 
 async def with_reused(
-    connection: AsyncConnection, heads: Heads, items: Sequence[ViewItem], *, recent: int, estimator_id: str
+    connection: AsyncConnection, heads: Heads, items: Sequence[ViewItem], older: Older, *, estimator_id: str
 ) -> tuple[ViewItem, ...]:
     """The first list of a Run with the best earlier summary in it, or as it is if none fits."""
-    older = frozenset(range(1, heads.run_no - recent))
-    binds = {"session_id": heads.session_id, "older": sorted(older), "estimator": estimator_id}
-    rows: Any = await fetch_all(connection, NEWEST, **binds) if older else []
-    known = {row["snapshot_id"]: row for row in rows if row["counted"] is not None}
-    versions = await _versions(connection, items) if known else {}
-    coverages = {one: await coverage_of(connection, one) for one in known}
+    runs = frozenset(range(1, older.through_run + 1))
+    binds = {"session_id": heads.session_id, "older": sorted(runs), "estimator": estimator_id}
+    rows: Any = await fetch_all(connection, NEWEST, **binds) if runs else []
+    known = {row["snapshot_id"]: row for row in rows}
     candidates = [
-        Candidate(one, frozenset(row["runs"]), row["pieces"], await _validity(connection, coverages[one], versions))
+        Candidate(one, frozenset(row["runs"]), row["pieces"], await _validity(connection, row, items, older))
         for one, row in reversed(known.items())
     ]
-    best = reusable(candidates, older_runs=older)
+    best = reusable(candidates, older_runs=runs)
     if best is None:
         return tuple(items)
     row = known[best.snapshot_id]
     summary = summary_item(best.snapshot_id, row["message_id"], row["tokens"])
-    return without_covered(items, summary, coverages[best.snapshot_id].names)
+    covered = await covered_among(connection, best.snapshot_id, [piece_of(item) for item in items])
+    return without_covered(items, summary, covered)
 
 
 async def _validity(
-    connection: AsyncConnection, coverage: Coverage, versions: dict[str, Version]
+    connection: AsyncConnection, row: Any, items: Sequence[ViewItem], older: Older
 ) -> Applies | Outdated:
-    """What the list shows is compared by content; what it no longer shows, by the changes of its context."""
-    changed = await touched(connection, coverage)
-    gone = [one.piece for one in coverage.pieces if versions.get(one.piece, one.version).digest != one.version.digest]
-    return Outdated((*gone, *sorted(changed))) if gone or changed else Applies()
-
-
-async def _versions(connection: AsyncConnection, items: Sequence[ViewItem]) -> dict[str, Version]:
-    rows = await fetch_all(connection, DIGESTS, ids=[item.payload_id for item in items])
-    digests: dict[bytes, bytes] = {row["payload_id"]: row["digest"] for row in rows}
-    return {piece_of(item): Version(digests[item.payload_id]) for item in items if item.payload_id in digests}
+    """What the list shows is compared by content; what it does not show, by the changes of its context."""
+    names = {"pieces": [piece_of(item) for item in items], "payloads": [item.payload_id for item in items]}
+    shown = await fetch_all(connection, SHOWN, snapshot_id=row["snapshot_id"], **names)
+    changed = tuple(one["piece"] for one in shown if not one["same"])
+    gone = older.whole and len(shown) < row["pieces"]
+    revisions = {UUID(context): revision for context, revision in row["revisions"].items()}
+    touched = await changed_contexts(connection, revisions)
+    return Outdated(changed) if changed or gone or touched else Applies()

@@ -1,4 +1,5 @@
 """The tables of compaction: episodes with their plan and cursor, published summaries, and what exactly each covers.
+And of what each Run's list knew of its Session, and may stand for in later Runs.
 
 An episode is a head that moves by compare-and-set (`cursor`, `status`); snapshots and their pieces are facts. They
 belong to the same schema as `storage.tables`, whose locks come first: session, run, context, operation, episode.
@@ -22,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-from storage.tables import metadata
+from storage.tables import metadata, tool_batches
 
 compaction_episodes = Table(
     "compaction_episodes",
@@ -100,4 +101,23 @@ snapshot_pieces = Table(
     Index("ix_snapshot_pieces_piece", "piece"),
 )
 
-__all__ = ["compaction_episodes", "metadata", "snapshot_pieces", "snapshots"]
+# One row a Run, made by its first request. The claim is saved when the Run ends (SPEC P2), None until then.
+session_views = Table(
+    "session_views",
+    metadata,
+    Column("run_id", Uuid, ForeignKey("runs.run_id"), primary_key=True),
+    Column("session_id", Uuid, ForeignKey("sessions.session_id"), nullable=False),
+    Column("run_no", Integer, nullable=False),
+    Column("whole", Boolean, nullable=False),  # whether its list shows the whole session (`history: session_view`)
+    Column("observed_seq", BigInteger, nullable=False),  # earlier records up to this place were known to it
+    Column("estimator_id", Text, nullable=False),  # which counted the tokens of its items
+    Column("through_seq", BigInteger),  # its list stands for all root records up to this place
+    Column("view_id", Uuid, ForeignKey("request_views.view_id")),
+    Column("view_length", Integer),
+    Column("outdated_at", DateTime(timezone=True)),  # something that it shows has another version since
+    Index("ix_session_views_farthest", "session_id", "through_seq"),
+)
+
+Index("ix_tool_batches_open", tool_batches.c.run_id, postgresql_where=text("NOT consumed"))
+
+__all__ = ["compaction_episodes", "metadata", "session_views", "snapshot_pieces", "snapshots"]

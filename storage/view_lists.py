@@ -21,13 +21,16 @@ ITEMS = text("""
 
 @dataclass(frozen=True)
 class Switch:
-    """A list that takes the place of the first `before_length` items of another one, from which it has `inherited`."""
+    """A list that takes the place of the first `before_length` items of another one, from which it has `inherited`.
+
+    The first list of a Run goes on from a saved one of another Run, or from none.
+    """
 
     view_id: UUID
     cause: str
     before_view_id: UUID | None
-    before_length: int
-    inherited: int
+    before_length: int | None
+    inherited: int | None
 
 
 async def listed(connection: AsyncConnection, view_id: UUID | None, length: int) -> tuple[ViewItem, ...]:

@@ -1,4 +1,4 @@
-"""The end of a Run: its state, what became of its inputs and calls, and the event that tells (SPEC S2, S6).
+"""The end of a Run: its state, what became of its inputs, calls and view, and the event that tells (SPEC S2, S6, P2).
 
 A Run ends once. Whoever comes later, with whatever end, finds the one that stands.
 """
@@ -12,6 +12,7 @@ from context.errors import SupersededError
 from context.steps import FinishedRun, FinishRun
 from storage.database import fetch_one, fetch_value
 from storage.event_log import EventLog
+from storage.session_views import save_view
 from storage.store import Store
 from storage.writes import WriteSet
 
@@ -65,7 +66,9 @@ async def finish_run(store: Store, request: FinishRun) -> FinishedRun:
         may_go_on = run["loops"] < request.loop_budget
         if may_go_on and await fetch_value(connection, LATE_INPUTS, run_id=request.run_id):
             return FinishedRun(status=run["status"], end_reason=None, code=None, go_on=True)
-        await _writes(request, run).send(connection)
+        writes = _writes(request, run)
+        await save_view(connection, writes, request.run_id)
+        await writes.send(connection)
         return FinishedRun(status=request.status, end_reason=request.end_reason, code=request.code)
 
 

@@ -27,9 +27,9 @@ from storage.heads import Heads, lock_heads
 from storage.measuring import Measuring
 from storage.opening import EpisodePlace, write_episode
 from storage.pruning_views import pruned
-from storage.reusing import with_reused
+from storage.session_views import note_observed
 from storage.store import Store
-from storage.tables import operations, request_views
+from storage.tables import operations
 from storage.tool_results import SealedResult, sealed_result, write_result
 from storage.view_lists import Switch, listed, write_items, write_switch
 from storage.weighing import Opening, Weighed, may_be_due, weigh
@@ -173,17 +173,14 @@ class _Preparation:
 
     async def _begin(self, inputs: tuple[Waiting, ...]) -> None:
         """A Run's first list: system message and history."""
-        own = frozenset(one.source_id for one in inputs)
-        self._items += await build_first_view(
-            self._measuring, self._heads, self._terms.system, self._terms.recent_runs, own
-        )
-        if self._estimated >= self._terms.budget.trigger:
-            connection, counter = self._measuring.connection, self._terms.counter
-            names: dict[str, Any] = {"recent": self._terms.recent_runs, "estimator_id": counter.estimator_id}
-            self._items = [*await with_reused(connection, self._heads, self._items, **names)]
-        self._base = ViewHead(derived(self._heads.context_id, "view", 1), 0, 0)
-        first = {"view_id": self._base.view_id, "context_id": self._heads.context_id, "cause": "first_request"}
-        self._writes.insert(request_views, [first])
+        own, heads, terms = frozenset(one.source_id for one in inputs), self._heads, self._terms
+        first = await build_first_view(self._measuring, heads, terms, own)
+        self._items += first.items
+        view_id = derived(heads.context_id, "view", 1)
+        self._base = ViewHead(view_id, 0, 0)
+        write_switch(self._writes, heads.context_id, first.switch(view_id))
+        names: dict[str, Any] = {"whole": terms.whole_session, "estimator_id": terms.counter.estimator_id}
+        await note_observed(self._measuring.connection, self._writes, heads, **names)
 
     async def _deliver(self, result: Waiting) -> None:
         record_id, _ = self._records.add(

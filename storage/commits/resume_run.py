@@ -15,6 +15,7 @@ from storage.event_log import EventLog
 from storage.incoming import Receipt, announce_input, bind_carried, receive_input
 from storage.locks import LockedRun, LockedSession, lock_active_run, lock_run
 from storage.outbox import outbox_row
+from storage.session_views import OUTDATE_RESUMED
 from storage.store import Store
 from storage.tables import outbox
 from storage.writes import WriteSet
@@ -95,5 +96,6 @@ def _requeue(
         announce_input(events, receipt)
     bind_carried(writes, session.session_id, run.run_id)
     events.write(writes)
+    writes.sql(OUTDATE_RESUMED)
     writes.sql(REQUEUE, execution_no=run.execution_no + 1, resumed=run.run_id)
     return receipt

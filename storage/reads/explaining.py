@@ -24,13 +24,14 @@ from storage.view_lists import listed
 # What was appended with the request or before it was there; both have the time of their transaction.
 REQUEST = text("""
     SELECT o.view_id, o.view_length, o.context_id, o.session_id, coalesce(o.input_cutoff, 0) AS cutoff, r.run_no,
-           r.release_id, coalesce((SELECT max(c.context_seq) FROM context_records c
+           r.release_id, (SELECT v.observed_seq FROM session_views v WHERE v.run_id = o.run_id) AS observed,
+           coalesce((SELECT max(c.context_seq) FROM context_records c
              WHERE c.context_id = o.context_id AND c.created_at <= o.created_at), 0) AS watermark
     FROM operations o JOIN runs r USING (run_id) JOIN sessions s ON s.session_id = o.session_id
     WHERE o.operation_id = :operation_id AND s.owner_id = :owner_id AND o.view_id IS NOT NULL
 """)
 RECORD = text("""
-    SELECT c.record_id, c.input_id, c.context_id, c.context_seq, c.kind, c.session_id, r.run_no, i.input_seq,
+    SELECT c.record_id, c.input_id, c.context_id, c.context_seq, c.seq, c.kind, c.session_id, r.run_no, i.input_seq,
            x.instance <> 'main' AS is_private
     FROM context_records c JOIN runs r USING (run_id) JOIN role_contexts x ON x.context_id = c.context_id
          JOIN sessions s ON s.session_id = c.session_id LEFT JOIN user_inputs i ON i.input_id = c.input_id
@@ -89,6 +90,7 @@ async def explained(
         watermark=request.row["watermark"],
         snapshots=request.snapshots,
         recent_from=None if whole else max(1, request.row["run_no"] - settings.recent_runs),
+        observed=request.row["observed"],
     )
     return ExplainedPiece(subject.piece, explain(subject, asked))
 
@@ -120,6 +122,7 @@ async def _record(connection: AsyncConnection, record_id: UUID, owner_id: UUID, 
         run_no=row["run_no"],
         context_id=row["context_id"],
         context_seq=row["context_seq"],
+        session_seq=row["seq"],
         input_seq=row["input_seq"],
         is_private=row["is_private"],
         is_fragment=row["kind"] == "fragment",

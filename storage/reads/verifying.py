@@ -57,6 +57,17 @@ MISQUOTED = text("""
     WHERE x.session_id = :session_id AND v.kind IN ('assistant', 'tool_result', 'feedback')
       AND v.transform IS NULL AND v.payload_id <> c.payload_id ORDER BY c.context_seq, c.record_id
 """)
+# A saved view that has lost items, or that claims records of a Run which its own could not see.
+VIEWS = text("""
+    SELECT v.run_id, v.through_seq FROM session_views v
+    WHERE v.session_id = :session_id AND v.through_seq IS NOT NULL AND (
+      v.view_length <> (SELECT count(*) FROM view_items i WHERE i.view_id = v.view_id AND i.pos < v.view_length)
+      OR EXISTS (SELECT 1 FROM runs r JOIN context_records k ON k.run_id = r.run_id
+                   JOIN role_contexts x USING (context_id)
+                 WHERE r.session_id = v.session_id AND r.run_no > v.run_no AND k.seq <= v.through_seq
+                   AND x.instance = 'main'))
+    ORDER BY v.run_no
+""")
 REQUESTS = text("""
     SELECT o.operation_id, o.view_id, o.view_length,
            o.request_hash IS NULL OR o.view_id IS NULL OR o.view_length IS NULL AS unprovable
@@ -67,7 +78,9 @@ REQUESTS = text("""
     ORDER BY o.operation_id LIMIT :page
 """)
 
-BreakKind = Literal["content", "chain", "order", "record", "revision", "input", "coverage", "doubled", "request"]
+BreakKind = Literal[
+    "content", "chain", "order", "record", "revision", "input", "coverage", "view", "doubled", "request"
+]
 
 
 @dataclass(frozen=True)
@@ -78,7 +91,7 @@ class Break:
     chain of its context says, or one is missing at this `context_seq`. `order`: the session's own sequence has a gap or
     disagrees. `record`: a record does not fit its message, or a request shows it in other words. `revision`: a revision
     is missing or disagrees with the records. `input`: one is missing, or shown in other words. `coverage`: a summary
-    does not cover what it says. `doubled`: a request shows a piece twice. `request`: the one that was sent can't be
+    does not cover what it says. `view`: a saved view has lost items, or claims what its Run could not see. `doubled`: a request shows a piece twice. `request`: the one that was sent can't be
     rebuilt.
     """
 
@@ -125,6 +138,7 @@ class _Verification:
         await self._check_sequences()
         await self._check_words()
         self._breaks += [Break("coverage", subject, place) async for subject, place in self._summaries.breaks()]
+        self._breaks += [Break("view", f"run/{one['run_id']}", one["through_seq"]) for one in await self._rows(VIEWS)]
         requests = await self._check_requests()
         return Checked(self._records, contents.count, self._summaries.count, requests, tuple(self._breaks))
 

@@ -245,7 +245,6 @@ UNSUPPORTED: dict[str, dict[str, Any]] = {
     "task_context": {"task_context": {}},
     "verification": {"verification": {}},
     "executors": {"executors": [{}]},
-    "context.history": {"context": {"history": "session_view"}},
     "context.user_turns": {"context": {"user_turns": 3}},
     "context.model_steps": {"context": {"model_steps": 3}},
     "context.messages": {"context": {"messages": 3}},

@@ -336,6 +336,9 @@ STATEMENTS = (
         )
     """,
     """
+        CREATE INDEX ix_tool_batches_open ON tool_batches (run_id) WHERE NOT consumed
+    """,
+    """
         CREATE TABLE artifacts (
             operation_id UUID NOT NULL,
             ordinal INTEGER NOT NULL,
@@ -526,6 +529,27 @@ STATEMENTS = (
     """,
     """
         CREATE INDEX ix_compaction_episodes_run ON compaction_episodes (run_id, created_at)
+    """,
+    """
+        CREATE TABLE session_views (
+            run_id UUID NOT NULL,
+            session_id UUID NOT NULL,
+            run_no INTEGER NOT NULL,
+            whole BOOLEAN NOT NULL,
+            observed_seq BIGINT NOT NULL,
+            estimator_id TEXT NOT NULL,
+            through_seq BIGINT,
+            view_id UUID,
+            view_length INTEGER,
+            outdated_at TIMESTAMP WITH TIME ZONE,
+            CONSTRAINT pk_session_views PRIMARY KEY (run_id),
+            CONSTRAINT fk_session_views_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (run_id),
+            CONSTRAINT fk_session_views_session_id_sessions FOREIGN KEY(session_id) REFERENCES sessions (session_id),
+            CONSTRAINT fk_session_views_view_id_request_views FOREIGN KEY(view_id) REFERENCES request_views (view_id)
+        )
+    """,
+    """
+        CREATE INDEX ix_session_views_farthest ON session_views (session_id, through_seq)
     """,
     """
         CREATE TABLE view_items (

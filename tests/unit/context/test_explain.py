@@ -146,6 +146,15 @@ requests = st.lists(st.integers(1, 12), unique=True, max_size=12).map(
 )
 
 
+def test_what_a_resume_brought_to_an_earlier_run_had_not_arrived() -> None:
+    """SPEC A10, S9: its place in the Session is behind all that the Run's history knew."""
+    asked = replace(REQUEST, observed=40)
+    late = record(60, run_no=2, context_id=OTHER, session_seq=41)
+    assert explain(late, asked) == NotYetArrived(40)
+    assert explain(replace(late, session_seq=40), asked) == LeftOutByRule("not_in_history")
+    assert explain(replace(late, run_no=4), asked) == LeftOutByRule("later_run")
+
+
 @given(requests, requests)
 def test_a_diff_accounts_for_every_item_of_both(left: list[ViewItem], right: list[ViewItem]) -> None:
     """SPEC A10."""
