@@ -71,7 +71,9 @@ class RevisionList(Answer):
     items: list[RevisionEntry]
 
 
-BreakName = Literal["content", "chain", "order", "record", "revision", "input", "coverage", "doubled", "request"]
+BreakName = Literal[
+    "content", "chain", "order", "record", "revision", "input", "coverage", "view", "doubled", "request"
+]
 
 
 class VerifiedBreak(Answer):

@@ -15,6 +15,7 @@ MEANINGS = {
     "revision": "a revision of the context is missing or disagrees with its records",
     "input": "the input is missing, or shown in other words than it came in",
     "coverage": "the summary does not cover what it says, or is shown in other words",
+    "view": "its saved view has lost items, or claims what the run could not see",
     "doubled": "the request shows this piece twice",
     "request": "the request can't be rebuilt with the hash it was sent with",
 }

@@ -91,8 +91,8 @@ class Break:
     chain of its context says, or one is missing at this `context_seq`. `order`: the session's own sequence has a gap or
     disagrees. `record`: a record does not fit its message, or a request shows it in other words. `revision`: a revision
     is missing or disagrees with the records. `input`: one is missing, or shown in other words. `coverage`: a summary
-    does not cover what it says. `view`: a saved view has lost items, or claims what its Run could not see. `doubled`: a request shows a piece twice. `request`: the one that was sent can't be
-    rebuilt.
+    does not cover what it says. `view`: a saved view has lost items, or claims what its Run could not see. `doubled`: a
+    request shows a piece twice. `request`: the one that was sent can't be rebuilt.
     """
 
     kind: BreakKind

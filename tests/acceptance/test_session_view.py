@@ -7,10 +7,10 @@ from pathlib import Path
 
 from sqlalchemy import text
 
-from tests.acceptance.test_compaction import SMALL, is_summary
 from tests.acceptance.test_history import texts
 from tests.acceptance.test_tool_batches import call_ids, results
 from tests.support import replies
+from tests.support.compactions import SMALL, is_summary
 from tests.support.run_tools import traced
 from tests.support.run_world import Json, RunWorld, python_tool
 
