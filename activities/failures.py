@@ -54,7 +54,7 @@ def try_again(lost: ModelBroke | ToolLost, failed_before: int) -> ApplicationErr
     if pause is None:
         pause = min(LONGEST_RETRY_S, FIRST_RETRY_S * 2 ** min(failed_before, 10))
     name = "MODEL_ATTEMPT_FAILED" if isinstance(lost, ModelBroke) else "TOOL_ATTEMPT_FAILED"
-    detail = f"{lost.reason}, HTTP {lost.status}" if isinstance(lost, ModelBroke) else "unavailable"
+    detail = f"{lost.reason}, HTTP {lost.status}" if lost.status else lost.reason
     return ApplicationError(
         f"Attempt failed ({detail}); it is tried again.", type=name, next_retry_delay=timedelta(seconds=pause)
     )

@@ -4,7 +4,9 @@ The same function runs as a regular activity and, for short harmless calls, as a
 reported is known by its attempt row: what may be repeated is repeated, the rest becomes `unknown`.
 """
 
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 from uuid import UUID
 
@@ -14,7 +16,7 @@ from activities.answers import counted
 from activities.failures import translated, try_again, until_stored
 from activities.heartbeat import heartbeating
 from activities.releases import Kit, Releases
-from context.errors import AttemptSupersededError
+from context.errors import AttemptSupersededError, UnavailableError
 from context.messages import ChatMessage, ResultStatus
 from context.steps import (
     BeginAttempt,
@@ -26,6 +28,7 @@ from context.steps import (
     Stopping,
     ToolAnswered,
     ToolCallFacts,
+    ToolFailure,
     ToolLost,
 )
 
@@ -68,9 +71,22 @@ class ToolCallActivities:
                 case Stopping():
                     return ToolVerdict(kind="stopping")
                 case (begun, facts):
-                    kit = await self._releases.kit(facts.release_id)
-                    await self.settle(kit, facts, execution_no=call.execution_no, begun=begun)
+                    async with self._nothing_sent_without_storage(facts.operation_id, begun):
+                        kit = await self._releases.kit(facts.release_id)
+                        await self.settle(kit, facts, execution_no=call.execution_no, begun=begun)
             return ToolVerdict(kind="settled")
+
+    @asynccontextmanager
+    async def _nothing_sent_without_storage(self, operation_id: UUID, begun: Begun) -> AsyncIterator[None]:
+        """What needs the database before a call (its release, its secret) may not find it: then the call was not made.
+
+        What comes after a call waits for the database instead.
+        """
+        try:
+            yield
+        except UnavailableError:
+            await self._failed_try(operation_id, begun, ToolFailure("not_started"))
+            raise
 
     async def settle(self, kit: Kit, facts: ToolCallFacts, *, execution_no: int, begun: Begun | None) -> None:
         """Make a call and store what came of it; `begun` is None for a harmless one that needs no attempt before."""
@@ -80,17 +96,17 @@ class ToolCallActivities:
         """Make a call: what is to be stored of it."""
         ended = _Ended(kit, facts, execution_no, begun.attempt_no if begun else None)
         if begun and begun.interrupted and not kit.tools.may_repeat_unknown(facts.name):
-            return await ended.unknown(INTERRUPTED)
+            return await ended.unknown(INTERRUPTED, ToolFailure("interrupted"))
         attempt_no = begun.attempt_no if begun else 1
         outcome = await kit.tools.call(facts, attempt=attempt_no, on_progress=_nothing)
         await self._commits.reach("call_tool.answered")
         if isinstance(outcome, ToolAnswered):
             return await ended.answered(outcome)
         if begun and outcome.may_repeat and attempt_no < MOST_TRIES:
-            await self._failed_try(facts.operation_id, begun)
+            await self._failed_try(facts.operation_id, begun, outcome.failure)
             raise try_again(outcome, attempt_no - 1)
         if outcome.may_have_run and not outcome.may_repeat:
-            return await ended.unknown(TIMED_OUT if outcome.reason == "timeout" else UNKNOWN)
+            return await ended.unknown(TIMED_OUT if outcome.reason == "timeout" else UNKNOWN, outcome.failure)
         return await ended.lost(outcome)
 
     async def record(self, result: RecordToolResult) -> None:
@@ -98,15 +114,13 @@ class ToolCallActivities:
         if not await until_stored(lambda: self._commits.record_tool_result(result)):
             raise AttemptSupersededError
 
-    async def _failed_try(self, operation_id: UUID, begun: Begun) -> None:
+    async def _failed_try(self, operation_id: UUID, begun: Begun, why: ToolFailure) -> None:
         """This try is over and known to be: the next one must not take it for an interrupted one."""
         failed = FailAttempt(
             operation_id=operation_id,
             attempt_no=begun.attempt_no,
             request_hash=None,
-            code="TOOL_UNAVAILABLE",
-            reason="unavailable",
-            status=0,
+            **asdict(why),
             verdict=None,
         )
         await until_stored(lambda: self._commits.fail_attempt(failed))
@@ -125,13 +139,13 @@ class _Ended:
         """The tool's own word, good or bad."""
         return await self._result("accepted", answer.content, "error" if answer.failed else None, answer)
 
-    async def unknown(self, why: str) -> RecordToolResult:
+    async def unknown(self, words: str, why: ToolFailure) -> RecordToolResult:
         """The effect may have happened; nobody knows, and nobody tries again (SPEC T4)."""
-        return await self._result("unknown", why, "unknown")
+        return await self._result("unknown", words, "unknown", failure=why)
 
     async def lost(self, lost: ToolLost) -> RecordToolResult:
         """No further try: the model is told that the tool could not be asked."""
-        return await self._result("failed", lost.content, "error")
+        return await self._result("failed", lost.content, "error", failure=lost.failure)
 
     async def _result(
         self,
@@ -139,6 +153,7 @@ class _Ended:
         content: str,
         status: ResultStatus | None,
         answer: ToolAnswered | None = None,
+        failure: ToolFailure | None = None,
     ) -> RecordToolResult:
         facts, counter = self.facts, self.kit.model.counter
         message = ChatMessage(role="tool", content=content, tool_call_id=facts.call_id, name=facts.name, status=status)
@@ -156,6 +171,7 @@ class _Ended:
             artifacts=tuple((kind, Content(body)) for kind, body in answer.artifacts) if answer else (),
             transforms=answer.transforms if answer else (),
             raw_media_type=answer.raw_media_type if answer else None,
+            failure=failure,
         )
 
 

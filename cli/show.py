@@ -76,10 +76,16 @@ def operations(run: RunId, json: AsJson = False) -> int:
     if json:
         print_json(found)
         return 0
-    columns = ("operation", "loop", "purpose", "name", "state", "attempts")
-    rows = ((o["operation_id"], o["loop"], o["purpose"], o["name"], o["state"], len(o["attempts"])) for o in found)
-    print_table(columns, rows)
+    columns = ("operation", "loop", "purpose", "name", "state", "attempts", "failures")
+    names = ("operation_id", "loop", "purpose", "name", "state")
+    print_table(columns, ((*(o[name] for name in names), len(o["attempts"]), failures(o["attempts"])) for o in found))
     return 0
+
+
+def failures(attempts: list[dict[str, Any]]) -> str:
+    """Why tries failed, in their order: `busy 429, timeout`."""
+    failed = [one["error"] for one in attempts if one["error"]]
+    return ", ".join(f"{one['reason']} {one['status']}" if one.get("status") else one["reason"] for one in failed)
 
 
 def manifest(identity: RunOrOperation, json: AsJson = False) -> int:

@@ -324,11 +324,20 @@ class ToolCallFacts:
 
 
 @dataclass(frozen=True)
+class ToolFailure:
+    """Why a try at a tool call got no answer, without a word of anybody's: a reason, an HTTP status if there is one."""
+
+    reason: str
+    status: int = 0
+    code: str = "TOOL_UNAVAILABLE"
+
+
+@dataclass(frozen=True)
 class RecordToolResult:
     """The result of attempt `attempt_no`. `status` is None for plain success, as in a message.
 
     `attempt_no` is None for a harmless call made beside the workflow: its one try is written down with its result,
-    and need not reach the disk before what follows does.
+    and need not reach the disk before what follows does. `failure` says why the try has no answer of the tool.
     """
 
     operation_id: UUID
@@ -344,6 +353,7 @@ class RecordToolResult:
     artifacts: tuple[tuple[str, Content], ...] = ()
     transforms: tuple[str, ...] = ()
     raw_media_type: str | None = None
+    failure: ToolFailure | None = None
 
 
 @dataclass(frozen=True)
@@ -391,6 +401,11 @@ class ToolLost:
     retry_after_s: float | None
     content: str = field(repr=False)
     reason: str = "connection_lost"
+    status: int = 0
+
+    @property
+    def failure(self) -> "ToolFailure":
+        return ToolFailure(self.reason, self.status)
 
 
 # --- finishing -------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """What settling a tool call writes: its result as it came, the message the model will get, the end of the try."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from context.steps import RecordToolResult
@@ -20,9 +20,10 @@ SETTLE = """
     RETURNING o.attempts
 """
 END_ATTEMPT = """
-    INSERT INTO attempts (operation_id, attempt_no, state, ended_at)
-    SELECT :settled_id, attempts, :attempt_state, now() FROM settled
-    ON CONFLICT (operation_id, attempt_no) DO UPDATE SET state = :attempt_state, ended_at = now()
+    INSERT INTO attempts (operation_id, attempt_no, state, ended_at, error)
+    SELECT :settled_id, attempts, :attempt_state, now(), CAST(:attempt_error AS jsonb) FROM settled
+    ON CONFLICT (operation_id, attempt_no)
+    DO UPDATE SET state = :attempt_state, ended_at = now(), error = CAST(:attempt_error AS jsonb)
 """
 
 
@@ -70,7 +71,11 @@ def write_result(writes: WriteSet, result: SealedResult) -> None:
         settled_verdict=json.dumps({"status": request.status}),
         execution_no=request.execution_no,
     )
-    writes.sql(END_ATTEMPT, attempt_state="failed" if request.state == "unknown" else "succeeded")
+    writes.sql(
+        END_ATTEMPT,
+        attempt_state="failed" if request.failure else "succeeded",
+        attempt_error=json.dumps(asdict(request.failure)) if request.failure else None,
+    )
     writes.bind(settled_id=request.operation_id, attempt_no=request.attempt_no)
 
 

@@ -111,4 +111,5 @@ def _lost(tool: Tool, error: ToolUnavailableError) -> ToolLost:
         retry_after_s=error.retry_after_s,
         content=unavailable_outcome(error).content,
         reason=error.reason,
+        status=error.status,
     )

@@ -43,8 +43,11 @@ async def test_a_side_effect_that_was_not_recorded_is_unknown_and_not_repeated(
     assert [line.split()[0] for line in traced(trace)] == ["k0", "k1", "k2"]
     assert results_sent(world)[:2] == ["found k0", "paid k1"]
     assert results_sent(world)[2].startswith("Unknown")
-    states = [(one["name"], one["state"]) for one in await world.operations(run["run_id"]) if one["purpose"] == "tool"]
-    assert states == [("look", "accepted"), ("pay", "accepted"), ("book", "unknown")]
+    calls = [one for one in await world.operations(run["run_id"]) if one["purpose"] == "tool"]
+    assert [(one["name"], one["state"]) for one in calls] == [
+        ("look", "accepted"), ("pay", "accepted"), ("book", "unknown"),
+    ]  # fmt: skip
+    assert calls[2]["attempts"][-1]["error"]["reason"] == "interrupted"
 
 
 @pytest.mark.parametrize(

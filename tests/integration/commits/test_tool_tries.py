@@ -1,0 +1,44 @@
+"""Tries at tool calls that end before the call was made (SPEC T4, W5)."""
+
+from uuid import UUID
+
+import pytest
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from activities.releases import Releases
+from activities.tool_calls import CallTool, ToolCallActivities
+from context.errors import UnavailableError
+from context.policy import Release
+from context.steps import Begun
+from providers.release_model import ReleaseModel
+from storage.run_commits import RunCommits
+from storage.store import Store
+from tests.integration.commits.life import Life
+from tests.integration.storage.world import rows
+from tools.release_tools import ReleaseTools
+
+
+def unreachable_model(release_id: UUID, release: Release) -> ReleaseModel:
+    """What is built for a release comes from the database, which is away."""
+    raise UnavailableError
+
+
+def unreachable_tools(release_id: UUID, release: Release) -> ReleaseTools:
+    raise UnavailableError
+
+
+async def test_a_database_that_is_away_before_the_call_leaves_nothing_unknown(store: Store, opened: Life) -> None:
+    """SPEC T4: the next try knows that nothing was sent, and makes the call, whatever its effect."""
+    await opened.prepare(store)
+    await opened.accept(store, "pay")
+    commits = RunCommits(store)
+    releases = Releases(commits, build_model=unreachable_model, build_tools=unreachable_tools)
+    tools = ToolCallActivities(commits, releases)
+    with pytest.raises(ApplicationError) as failed:
+        await ActivityEnvironment().run(tools.call_tool, CallTool(operation_id=opened.tool(), execution_no=1))
+    assert failed.value.type == UnavailableError.code
+    [tried] = await rows(store, f"SELECT state, error FROM attempts WHERE operation_id = '{opened.tool()}'")
+    assert tried["state"] == "failed"
+    assert tried["error"]["reason"] == "not_started"
+    assert await opened.begin(store, opened.tool()) == Begun(2, interrupted=False)
