@@ -1,16 +1,25 @@
-"""What our processes log: one JSON line per record, ids and numbers only.
+"""What our processes log: one JSON line per record, ids and numbers only, and nothing else reaches the log.
 
 The text of an exception can quote what a user wrote, so no record carries one: its type and the places in our code
-are what is left of it (SPEC Y6).
+are what is left of it. What code of other people prints or logs in this process is content too: the log keeps a way of
+its own to where standard error went, and standard output and error themselves lead nowhere (SPEC Y6).
 """
 
 import json
 import logging
+import os
 import sys
 import traceback
 from types import TracebackType
+from typing import TextIO
 
 LIBRARIES = ("uvicorn", "uvicorn.error", "uvicorn.access", "temporalio", "mcp", "httpx", "httpcore", "asyncio")
+OURS = frozenset({
+    "activities", "api", "cli", "context", "egress", "hooks", "process_logs", "providers", "settings", "stack",
+    "storage", "tools", "worker", "workflows", "temporalio", "uvicorn",
+})  # fmt: skip
+BELOW_US = frozenset({"asyncio", "asyncpg", "fastapi", "httpcore", "httpx", "mcp", "sqlalchemy", "starlette"})
+"""Libraries whose warnings say something of ours; what they log below that, a tool may have asked for."""
 
 
 class ContentFree(logging.Formatter):
@@ -21,12 +30,26 @@ class ContentFree(logging.Formatter):
             "at": self.formatTime(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.msg if record.exc_info else record.getMessage(),
+            "message": _words(record),
         }
         if record.exc_info and record.exc_info[0]:
             line["error"] = record.exc_info[0].__name__
             line["frames"] = frames(record.exc_info[2])
         return json.dumps(line, ensure_ascii=False, default=str)
+
+
+class OfOurs(logging.Filter):
+    """Lets through what this application and the libraries below it say; a logger of any other name is a tool's."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        name = record.name.partition(".")[0]
+        return name in OURS or (name in BELOW_US and record.levelno >= logging.WARNING)
+
+
+def _words(record: logging.LogRecord) -> object:
+    if record.name == "asyncio":
+        return "an error that nobody waited for"  # its own words hold the repr of the task or callback
+    return record.msg if record.exc_info else record.getMessage()
 
 
 def frames(trace: TracebackType | None, *, most: int = 8) -> list[str]:
@@ -36,9 +59,10 @@ def frames(trace: TracebackType | None, *, most: int = 8) -> list[str]:
 
 
 def configure_logs(level: str) -> None:
-    """Send every log of the process to standard error in this form."""
-    handler = logging.StreamHandler(sys.stderr)
+    """Send every log of the process, in this form, to where standard error went, and nothing else there."""
+    handler = logging.StreamHandler(_only_way_out())
     handler.setFormatter(ContentFree())
+    handler.addFilter(OfOurs())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
@@ -49,3 +73,31 @@ def configure_logs(level: str) -> None:
     logging.getLogger("uvicorn.access").disabled = True
     for name in ("httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    sys.excepthook = _log_the_end
+    _forward_core_logs()
+
+
+def _only_way_out() -> TextIO:
+    """A copy of standard error that no other program inherits; then both standard streams lead nowhere.
+
+    By descriptor, so that it holds for C code, for threads and for programs that a tool starts.
+    """
+    way_out = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace", buffering=1)
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(nothing, stream)
+    os.close(nothing)
+    return way_out
+
+
+def _log_the_end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    logging.getLogger(__name__).critical("ended by an error that nobody caught", exc_info=(kind, error, trace))
+
+
+def _forward_core_logs() -> None:
+    """Temporal's core writes to standard output by itself; its warnings go through the log instead."""
+    from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+
+    forwarding = LogForwardingConfig(logging.getLogger("temporalio.core"))
+    quiet = LoggingConfig(TelemetryFilter(core_level="WARN", other_level="ERROR"), forwarding=forwarding)
+    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=quiet)), error_if_already_set=False)

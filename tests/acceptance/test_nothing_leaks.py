@@ -17,15 +17,25 @@ from tests.support.model_server import ModelServer
 from tests.support.run_world import RunWorld, Servers, python_tool, running_world
 from tests.support.servers import run_now, running_child, running_temporal
 
-PLACES = ("instructions", "question", "supplement", "argument", "broken", "result", "raised", "answer", "fragment")
+PLACES = (
+    "instructions",
+    "question",
+    "supplement",
+    "argument",
+    "broken",
+    "result",
+    "raised",
+    "answer",
+    "fragment",
+    "printed",
+)
 MARKS = {place: f"MARK-{place}-{secrets.token_hex(6)}" for place in PLACES}
 
 
 async def a_run_that_says_everything(world: RunWorld, model: ModelServer) -> None:
     """Every mark passes through: two failed attempts, tools that answer, fail and get nonsense, a supplement."""
-    await world.publish(
-        tools=["echo", "fail_loudly", python_tool("pause", "idempotent")], instructions=MARKS["instructions"]
-    )
+    regular = [python_tool(name, "idempotent") for name in ("pause", "say_aloud_async")]
+    await world.publish(tools=["echo", "fail_loudly", "say_aloud", *regular], instructions=MARKS["instructions"])
     session = await world.open_session()
     broken = replies.text(MARKS["fragment"], pieces_of=5).but(break_after=120)
     asked = [
@@ -33,6 +43,8 @@ async def a_run_that_says_everything(world: RunWorld, model: ModelServer) -> Non
         ("fail_loudly", {"words": MARKS["raised"]}),
         ("echo", '{"text": "' + MARKS["broken"]),
         ("pause", {"seconds": 0, "text": MARKS["argument"]}),
+        ("say_aloud", {"words": MARKS["printed"]}),
+        ("say_aloud_async", {"words": MARKS["printed"]}),
     ]
     model.add(replies.error(500, MARKS["raised"]), broken, replies.calls(*asked), MARKS["answer"])
     run_id = await world.start(MARKS["question"], session)

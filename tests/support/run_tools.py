@@ -4,6 +4,11 @@
 """
 
 import asyncio
+import logging
+import os
+import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
 
@@ -104,6 +109,27 @@ def fail() -> str:
 def fail_loudly(words: str) -> str:
     """Fail with these words."""
     raise ValueError(words)
+
+
+def say_aloud(words: str) -> str:
+    """Say these words in every way but as a result."""
+    print(words, flush=True)
+    os.write(2, words.encode())
+    logging.getLogger("their.tool").error(words)
+    logging.getLogger("activities.theirs").info("said", exc_info=ValueError(words))
+    thread = threading.Thread(target=fail_loudly, args=(words,))
+    thread.start()
+    thread.join()
+    subprocess.run([sys.executable, "-I", "-S", "-c", "import sys; print(sys.argv[1])", words], check=True)
+    return "said"
+
+
+async def say_aloud_async(words: str) -> str:
+    """Say these words beside the event loop's back."""
+    print(words, file=sys.stderr, flush=True)
+    asyncio.get_running_loop().call_soon(fail_loudly, words)
+    await asyncio.sleep(0.05)
+    return "said"
 
 
 def half() -> str:
