@@ -1,4 +1,7 @@
-"""The floor: a minimal Temporal workflow of two no-op activities a step. Alone here, as its sandbox wants it."""
+"""The floor: a minimal Temporal workflow of two activities a step, empty or with a bare call of the model in the first.
+
+Alone here, as its sandbox wants it.
+"""
 
 from datetime import timedelta
 
@@ -13,12 +16,12 @@ async def nothing(n: int) -> int:
 
 @workflow.defn
 class FloorWorkflow:
-    """Two activities a step, one after the other."""
+    """Two activities a step, one after the other; `first` is the name of the first one."""
 
     @workflow.run
-    async def run(self, steps: int) -> int:
+    async def run(self, steps: int, first: str) -> int:
         """Run the steps."""
         for n in range(steps):
-            for _ in range(2):
-                await workflow.execute_activity(nothing, n, start_to_close_timeout=timedelta(seconds=10))
+            for name in (first, "nothing"):
+                await workflow.execute_activity(name, n, start_to_close_timeout=timedelta(seconds=10))
         return steps

@@ -5,7 +5,6 @@ An exception of a tool ends here as a value. It is never raised again, chained o
 
 import asyncio
 import contextvars
-import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
@@ -14,8 +13,10 @@ from typing import Any, TypeVar
 
 from tools.errors import ToolTimeoutError, ToolUnavailableError
 from tools.port import Tool, ToolInvocation, ToolOutcome
+from tools.threads import KeptThreads
 
 _BEAT_S = 1.0
+THREADS = KeptThreads()
 _MOST_OF_A_GROUP = 5
 T = TypeVar("T")
 
@@ -145,7 +146,7 @@ async def run_in_thread(work: Callable[[], T], *, on_progress: Callable[[], None
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, result)
 
-    _start(threading.Thread(target=body, name="tool", daemon=True))
+    _start(body)
     await _wait(answer, on_progress)
     value: T = _value(answer.result())
     return value
@@ -157,9 +158,9 @@ def _value(result: Returned | Raised) -> Any:
     return result.value
 
 
-def _start(thread: threading.Thread) -> None:
+def _start(body: Callable[[], None]) -> None:
     try:
-        thread.start()
+        THREADS.run(body)
     except RuntimeError:
         raise ToolUnavailableError("not_started", may_have_run=False) from None
 

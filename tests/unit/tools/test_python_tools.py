@@ -19,7 +19,7 @@ from tools.errors import ToolTimeoutError
 from tools.port import ToolOutcome
 from tools.python import PythonTool, freeze_python, load_function
 from tools.results import MAX_RESULT_BYTES, outcome_of_value
-from tools.running import run_within_limit
+from tools.running import THREADS, run_within_limit
 
 MODULE = "tests.support.python_tools"
 
@@ -291,9 +291,10 @@ async def test_a_value_that_takes_for_ever_to_convert_is_over_the_time_limit_and
     async with asyncio.timeout(2):
         with pytest.raises(ToolTimeoutError):
             await run_within_limit(slow, invocation(seconds=0.6), on_progress=no_progress)
-    for thread in threading.enumerate():  # a thread inside pydantic may not be torn down by the interpreter's end
-        if thread.name == "tool":
-            await asyncio.to_thread(thread.join, 5)
+    idle = THREADS.idle
+    async with asyncio.timeout(5):  # a thread inside pydantic may not be torn down by the interpreter's end
+        while THREADS.idle == idle:
+            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("kind", ["KeyboardInterrupt", "CancelledError", "SystemExit", "LookupError"])
