@@ -17,6 +17,7 @@ from activities.releases import Kit, Releases
 from context.blocks import Block, block_room, block_text, carried, carried_limit, plan_blocks
 from context.compaction import check_calls
 from context.episodes import (
+    NOTHING_TO_COMPACT,
     BlockMaterial,
     BlockVerdict,
     CompactionVerdict,
@@ -67,25 +68,38 @@ class CompactionActivities:
 
     @activity.defn
     async def plan_episode(self, ref: EpisodeRef) -> EpisodePlan:
-        """The block plan, made once; a repeat finds it with the cursor."""
+        """The block plan, made once; a repeat finds it with the cursor. An idle Session's episode is opened first."""
         async with translated(), heartbeating():
             kit = await self._releases.kit(ref.release_id)
-            episode = await self._episodes.episode(ref.episode_id)
-            if episode.status not in ("running", "succeeded"):
-                return _no_plan(CompactionFailedError.code, episode.status)
-            if episode.blocks is not None:
-                return EpisodePlan(blocks=episode.blocks, cursor=episode.cursor)
-            try:
-                plan = await self._plan(kit, episode)
-                check_calls(len(plan.blocks), kit.model.terms.compaction)
-            except ConfigurationInvalidError as error:
-                return _no_plan(error.code, "no_room")
-            except CompactionFailedError as error:
-                return _no_plan(error.code, "too_many_calls")
-            return await self._episodes.plan(ref, plan)
+            if ref.is_idle:
+                await self._episodes.open_idle(ref, kit.model.terms)
+            planned = await self._planned(ref, kit)
+            limit_s = kit.release.definition.limits.deadline_s
+            return planned.model_copy(update={"limit_s": limit_s}) if ref.is_idle else planned
+
+    async def _planned(self, ref: EpisodeRef, kit: Kit) -> EpisodePlan:
+        episode = await self._episodes.episode(ref.episode_id)
+        if episode.status == "queued":  # a stop came before its opening
+            return EpisodePlan(blocks=0, cursor=0, stopping=True)
+        if episode.status not in ("running", "succeeded"):
+            failure = episode.failure or {}
+            code = failure.get("code", CompactionFailedError.code)
+            return _no_plan(str(code), str(failure.get("reason", episode.status)))
+        if episode.outcome == NOTHING_TO_COMPACT:
+            return EpisodePlan(blocks=0, cursor=0, nothing=True)
+        if episode.blocks is not None:
+            return EpisodePlan(blocks=episode.blocks, cursor=episode.cursor)
+        try:
+            plan = await self._plan(kit, episode)
+            check_calls(len(plan.blocks), kit.model.terms.compaction)
+        except ConfigurationInvalidError as error:
+            return _no_plan(error.code, "no_room")
+        except CompactionFailedError as error:
+            return _no_plan(error.code, "too_many_calls")
+        return await self._episodes.plan(ref, plan)
 
     async def _plan(self, kit: Kit, episode: OpenEpisode) -> Plan:
-        writer, target = kit.model.summariser, episode.target.summary
+        writer, target = kit.model.summariser, episode.longest_summary
         measure = TextMeasure(writer.counter)
         overhead = request_overhead(_prompts(kit, target), writer.counter)
         room = block_room(writer.terms.budget.input_limit, overhead=overhead, target=target)
@@ -125,7 +139,7 @@ class CompactionActivities:
         episode = await self._episodes.episode(call.episode.episode_id)
         if episode.cursor > call.block:
             return await self._finished_block(call)
-        writer, target = kit.model.summariser, episode.target.summary
+        writer, target = kit.model.summariser, episode.longest_summary
         material = await self._episodes.material(episode, call.block)
         measure = TextMeasure(writer.counter)
         messages = await asyncio.to_thread(_messages, _prompts(kit, target), material, target, measure)

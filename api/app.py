@@ -23,7 +23,7 @@ from api.limits import KeyLimits
 from api.metrics import Counting
 from api.publishing import ModelFacts, Ports, StoredConnection
 from api.rebuilding import BuildModel, Rebuilding
-from api.routes import agents, connections, contexts, health, operations, people, runs, sessions
+from api.routes import agents, compactions, connections, contexts, health, operations, people, runs, sessions
 from api.wiring import ApiOptions, Services
 from context.errors import NotFoundError
 from context.policy import AgentDefinition, FrozenTool, Release
@@ -79,7 +79,7 @@ def build_app(store: Store, outside: Outside, *, options: ApiOptions | None = No
         title="AgentLoom", version="1", description=DESCRIPTION, lifespan=_lifespan, docs_url=None, redoc_url=None
     )
     app.state.services = services
-    for module in (agents, sessions, runs, operations, contexts, connections, people):
+    for module in (agents, sessions, runs, compactions, operations, contexts, connections, people):
         app.include_router(module.routes, prefix=PREFIX)
     app.include_router(health.routes)
     errors.install(app)

@@ -150,11 +150,19 @@ class SendInput(Wanted):
     client_key: ClientKey | None = None
 
 
+class CompactSession(Wanted):
+    client_key: ClientKey | None = None
+
+
 class CompactionAsked(Answer):
-    """The Run's next request is compacted first, if anything in it can be."""
+    """With an active Run, its next request is compacted first, if anything in it can be; `episode_id` is null then.
+
+    An idle Session is compacted at once; the compaction stands with `run_id`, its newest Run.
+    """
 
     session_id: UUID
     run_id: UUID
+    episode_id: UUID | None
 
 
 class AcceptedInput(Answer):
@@ -396,7 +404,9 @@ class SourceRange(Answer):
 
 class CompactionEntry(Answer):
     episode_id: UUID
+    session_id: UUID
     run_id: UUID
+    workflow_id: str
     operation_id: UUID | None
     source: str
     causes: list[str]
@@ -405,10 +415,10 @@ class CompactionEntry(Answer):
     failure: dict[str, Any] | None
     blocks: int | None
     cursor: int
-    tokens_before: int
+    tokens_before: int | None
     tokens_after: int | None
     ratio: Decimal | None
-    target: int
+    target: int | None
     reaches_target: bool | None
     under_trigger: bool | None
     truncated: bool

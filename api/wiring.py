@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Protocol, cast
 from uuid import UUID
 
 from fastapi import Depends, Request
@@ -33,6 +33,12 @@ class Rebuilt:
     sha256: str
 
 
+class AskRun(Protocol):
+    """Asks the workflow of a Run for a compaction, once for each id `once`."""
+
+    async def __call__(self, run_id: UUID, *, once: UUID | None = None) -> Carried: ...
+
+
 @dataclass(frozen=True)
 class Services:
     """Everything a route may touch."""
@@ -42,7 +48,7 @@ class Services:
     sender: Sender
     ports: Ports
     rebuild: Callable[[UUID], Awaitable[Rebuilt]]
-    compact: Callable[[UUID], Awaitable[Carried]]
+    compact: AskRun
     temporal_answers: Callable[[], Awaitable[bool]]
     limits: KeyLimits
     options: ApiOptions

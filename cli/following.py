@@ -64,13 +64,33 @@ def describe(event: Mapping[str, Any], tool_names: list[str]) -> str | None:
         case "input_delivered":
             return f"{_inputs(event['input_seqs'])} reached the model"
         case "compaction_started":
-            return "compacting the context"
+            return f"compacting the context: {event['material']} of {event['estimated']} tokens"
+        case "compaction_progress":
+            return f"block {event['done']} of {event['blocks']} is summarised"
         case "compaction_finished":
-            return "context compacted"
+            return compacted(event)
         case "run_ended":
             return f"ended: {event.get('end_reason') or event.get('status')}"
         case _:
             return None
+
+
+def compacted(found: Mapping[str, Any]) -> str:
+    """What became of a compaction, from its event or from what the API shows of it."""
+    match found["outcome"]:
+        case "activated":
+            before, after = found["tokens_before"], found["tokens_after"]
+            return f"context compacted: {before} → {after} tokens ({after / max(1, before):.0%})"
+        case "nothing_to_compact":
+            return f"nothing to compact: all of the {found['tokens_before']} tokens stay as they are"
+        case "not_smaller":
+            return "the summary was no shorter than what it would replace, so it is not used"
+        case "sources_changed" | "another_snapshot":
+            return "the context changed meanwhile, so the summary is not used"
+        case "cancelled":
+            return "the compaction was stopped"
+        case _:
+            return "the compaction was stopped" if found.get("status") == "cancelled" else "the compaction failed"
 
 
 def _more(event: Mapping[str, Any]) -> str:

@@ -23,6 +23,7 @@ COMMAND_MODULES = (
     "migrate",
     "publish",
     "ask",
+    "compact",
     "watch",
     "show",
     "verify",

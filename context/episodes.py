@@ -16,22 +16,40 @@ from context.steps import Content, Step
 from context.transcripts import Source
 from context.views import ViewItem
 
+IDLE = 0
+"""In place of an execution number: no execution waits for the episode, since its Session is idle (SPEC K12)."""
+
+
+NOTHING_TO_COMPACT = "nothing_to_compact"
+"""The outcome of an idle Session's episode that has no material (SPEC K3)."""
+
 
 class EpisodeRef(Step):
-    """An episode, and the execution of the Run that it works for (any, if the Run has ended)."""
+    """An episode, and the execution of the Run that it works for; IDLE for none."""
 
     episode_id: UUID
     release_id: UUID
     execution_no: int
 
+    @property
+    def is_idle(self) -> bool:
+        return self.execution_no == IDLE
+
 
 class EpisodePlan(Step):
-    """Where an episode stands: `blocks` calls in all, `cursor` of them finished. `code` says why there is no plan."""
+    """Where an episode stands: `blocks` calls in all, `cursor` of them finished. `code` says why there is no plan.
+
+    `nothing`: there is nothing to compact, and that is its end. `stopping`: a stop is recorded. `limit_s` is how long
+    that of an idle Session may take.
+    """
 
     blocks: int
     cursor: int
     code: str | None = None
     reason: str | None = None
+    nothing: bool = False
+    stopping: bool = False
+    limit_s: float | None = None
 
 
 class SummariseBlock(Step):
@@ -93,17 +111,24 @@ class SourceItem:
 
 @dataclass(frozen=True)
 class OpenEpisode:
-    """An episode as it stands. `plan` is None before it is planned; `summary` is the summary so far."""
+    """An episode as it stands; `target` is None before it is weighed, `blocks` before it is planned."""
 
     episode_id: UUID
     context_id: UUID
     status: str
+    outcome: str | None
     covered: tuple[int, ...]
     folds: int | None
-    target: Target
+    target: Target | None
     blocks: int | None
     cursor: int
     failure: dict[str, object] | None
+
+    @property
+    def longest_summary(self) -> int:
+        """T of SPEC K2. Raises AssertionError before the episode is weighed."""
+        assert self.target is not None
+        return self.target.summary
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 from uuid import UUID
 
-from context.ids import run_workflow_id
+from context.ids import compaction_workflow_id, run_workflow_id
 
 Carried = Literal["sent", "closing", "gone"]
 """What became of an intent: `sent`, or already there; `closing`: the Run's older execution is still closing, try again
@@ -55,7 +55,34 @@ class CancelRun:
         return run_workflow_id(self.run_id)
 
 
-Intent = StartRun | SignalSupplement | CancelRun
+@dataclass(frozen=True)
+class StartCompaction:
+    """Start the compaction of an idle Session (SPEC K12). `run_id` is the Run that its episode stands with."""
+
+    run_id: UUID
+    episode_id: UUID
+    session_id: UUID
+    agent: str
+    release_id: UUID
+
+    @property
+    def workflow_id(self) -> str:
+        return compaction_workflow_id(self.episode_id)
+
+
+@dataclass(frozen=True)
+class CancelCompaction:
+    """Cancel the compaction of an idle Session."""
+
+    run_id: UUID
+    episode_id: UUID
+
+    @property
+    def workflow_id(self) -> str:
+        return compaction_workflow_id(self.episode_id)
+
+
+Intent = StartRun | SignalSupplement | CancelRun | StartCompaction | CancelCompaction
 
 
 class Sender(Protocol):
@@ -66,3 +93,7 @@ class Sender(Protocol):
     async def signal(self, intent: SignalSupplement) -> Carried: ...
 
     async def cancel(self, intent: CancelRun) -> Carried: ...
+
+    async def start_compaction(self, intent: StartCompaction) -> Carried: ...
+
+    async def cancel_compaction(self, intent: CancelCompaction) -> Carried: ...

@@ -1,4 +1,4 @@
-"""How the workflow of a Run stands, as Temporal sees it, and the port that asks (SPEC S13)."""
+"""How the workflow of a Run or of an idle Session's compaction stands, and the port that asks Temporal (SPEC S13)."""
 
 from typing import Literal, Protocol
 from uuid import UUID
@@ -11,3 +11,5 @@ class Watch(Protocol):
     """Asks about executions. Raises UnavailableError, without foreign text, when Temporal can't be reached."""
 
     async def standing(self, run_id: UUID, execution_no: int) -> Standing: ...
+
+    async def standing_of_compaction(self, episode_id: UUID) -> Standing: ...

@@ -46,20 +46,28 @@ def protocol_tail(items: Sequence[ViewItem]) -> int:
 
 
 def partition(
-    items: Sequence[ViewItem], terms: CompactionTerms, *, beside: int, frame: int, pinned: Set[UUID] = frozenset()
+    items: Sequence[ViewItem],
+    terms: CompactionTerms,
+    *,
+    beside: int,
+    frame: int,
+    pinned: Set[UUID] = frozenset(),
+    whole_from: int | None = None,
 ) -> Partition:
     """What stays and what goes.
 
     `beside` are the tokens of the request that are no items of the view (tool schemas, overhead, state, reference),
-    `frame` those of the message around a summary; `pinned` are sources that stay, such as frozen hook additions.
+    `frame` those of the message around a summary; `pinned` are sources that stay, such as frozen hook additions. Runs
+    from number `whole_from` on stay whole (SPEC P7); they are recent groups, of which no more are kept than need be.
     """
     tail = protocol_tail(items)
     groups = [group for group in GroupBorders([item.kind for item in items]).groups() if group.stop <= tail]
-    free = [group for group in groups if all(_is_compressible(items[at], pinned) for at in group)]
+    whole = {at for at, item in enumerate(items) if _is_of_run(item, whole_from)}
+    free = [group for group in groups if all(at not in whole and _is_compressible(items[at], pinned) for at in group)]
     summaries = [at for at, item in enumerate(items) if item.kind == "summary"]
     movable = {*summaries, *(at for group in free for at in group)}
     hard = frame + beside + sum(item.tokens for at, item in enumerate(items) if at not in movable)
-    kept = _kept(items, free, terms, hard)
+    kept = _kept(items, free, terms, hard, recent=sum(items[at].tokens for at in whole))
     covered = sorted(at for group in free[: len(free) - len(kept)] for at in group)
     return _partition(items, terms, hard=hard, frame=frame, covered=covered, kept=kept, tail=tail, summaries=summaries)
 
@@ -123,17 +131,26 @@ def _partition(
     return Partition(fixed, material, goes, tuple(stays), tail, folds)
 
 
-def _kept(items: Sequence[ViewItem], free: list[range], terms: CompactionTerms, hard: int) -> list[range]:
-    """The newest complete groups within `keep_recent`, given up oldest first until F is at most floor(B·q)."""
+def _kept(
+    items: Sequence[ViewItem], free: list[range], terms: CompactionTerms, hard: int, *, recent: int
+) -> list[range]:
+    """The newest complete groups within `keep_recent`, given up oldest first until F is at most floor(B·q).
+
+    `recent` are the tokens of newer groups that stay anyhow.
+    """
     kept: list[range] = []
     used = 0
     for group in reversed(free):
         size = sum(items[at].tokens for at in group)
-        if used + size > terms.keep_recent or hard + used + size > terms.goal:
+        if recent + used + size > terms.keep_recent or hard + used + size > terms.goal:
             break
         kept.insert(0, group)
         used += size
     return kept
+
+
+def _is_of_run(item: ViewItem, whole_from: int | None) -> bool:
+    return whole_from is not None and item.run_no is not None and item.run_no >= whole_from
 
 
 def _is_compressible(item: ViewItem, pinned: Set[UUID]) -> bool:

@@ -19,9 +19,11 @@ from context.episodes import (
 )
 from context.errors import CorruptPayloadError
 from context.material import piece_of
+from context.steps import RequestTerms
 from context.transcripts import Source, earlier_summary, source_of
 from storage.commits.fail_episode import fail_episode
 from storage.commits.finish_block import finish_block
+from storage.commits.open_idle_episode import open_idle_episode
 from storage.commits.plan_episode import PLAN, plan_episode
 from storage.commits.prepare_block import prepare_block
 from storage.commits.publish_snapshot import publish_snapshot
@@ -44,6 +46,9 @@ class EpisodeCommits:
 
     async def folded_text(self, episode_id: UUID) -> str | None:
         return await folded_text(self._store, episode_id)
+
+    async def open_idle(self, ref: EpisodeRef, terms: RequestTerms) -> None:
+        await open_idle_episode(self._store, ref, terms)
 
     async def plan(self, ref: EpisodeRef, plan: Plan) -> EpisodePlan:
         return await plan_episode(self._store, ref, plan)

@@ -21,18 +21,19 @@ from storage.database import fetch_all, fetch_one
 from storage.store import Store
 
 EPISODE = text("""
-    SELECT episode_id, context_id, status, covered, folds, target, blocks, cursor, failure
+    SELECT episode_id, context_id, status, outcome, covered, folds, target, blocks, cursor, failure
     FROM compaction_episodes WHERE episode_id = :episode_id
 """)
-# An idle Session's episode has no request that waits: its Run has ended, and nobody owns it.
+# An idle Session's episode has no request that waits: no execution owns it, and it is stopped by itself.
 LOCK = text("""
     SELECT s.session_id, s.run_head, s.record_head AS session_head, r.run_id, r.run_no, r.status AS run_status,
-           r.execution_no, r.event_head, r.loops, r.stop_requested_at IS NOT NULL AS stopping,
-           r.input_tokens + r.output_tokens AS run_tokens, r.cost AS run_cost,
+           r.execution_no, r.event_head, r.loops, r.input_tokens + r.output_tokens AS run_tokens, r.cost AS run_cost,
+           CASE WHEN e.operation_id IS NULL THEN e.stop_requested_at ELSE r.stop_requested_at END IS NOT NULL
+             AS stopping,
            c.view_id AS now_view_id, c.view_length AS now_view_length, c.active_snapshot_id, c.revision,
            e.episode_id, e.context_id, e.operation_id, e.source, e.status, e.view_id, e.view_length, e.covered, e.folds,
            e.context_revision, e.expected_snapshot_id, e.estimated, e.target, e.blocks, e.cursor, e.plan_id,
-           e.summary_id, e.truncated, e.outcome, e.failure, e.tokens_after
+           e.summary_id, e.truncated, e.outcome, e.failure, e.tokens_after, e.release_id, e.through_run_no
     FROM compaction_episodes e JOIN role_contexts c USING (context_id) JOIN runs r ON r.run_id = e.run_id
          JOIN sessions s ON s.session_id = r.session_id
     WHERE e.episode_id = :episode_id
@@ -73,14 +74,14 @@ class LockedEpisode:
     operation_id: UUID | None
     source: str
     status: str
-    view_id: UUID
+    view_id: UUID | None
     view_length: int
     covered: list[int]
     folds: int | None
     context_revision: int
     expected_snapshot_id: UUID | None
     estimated: int
-    target: dict[str, int]
+    target: dict[str, int] | None
     blocks: int | None
     cursor: int
     plan_id: bytes | None
@@ -89,10 +90,16 @@ class LockedEpisode:
     outcome: str | None
     failure: dict[str, Any] | None
     tokens_after: int | None
+    release_id: UUID | None
+    through_run_no: int | None
 
     @property
     def runs(self) -> bool:
         return self.status == "running"
+
+    @property
+    def is_idle(self) -> bool:
+        return self.operation_id is None
 
 
 async def lock_episode(connection: AsyncConnection, ref: EpisodeRef) -> LockedEpisode:
@@ -116,7 +123,8 @@ async def open_episode(store: Store, episode_id: UUID) -> OpenEpisode:
         row: Any = await fetch_one(connection, EPISODE, episode_id=episode_id)
     if row is None:
         raise NotFoundError
-    shaped = {"covered": tuple(row["covered"]), "target": Target(**row["target"])}
+    target = Target(**row["target"]) if row["target"] else None
+    shaped = {"covered": tuple(row["covered"]), "target": target}
     return OpenEpisode(**(row | shaped))
 
 

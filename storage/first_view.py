@@ -1,10 +1,13 @@
 """The beginning of a Run's first request: system, then earlier Runs as SPEC P1 or P2 wants them.
 
+Used by the first request itself, and by the compaction of an idle Session for the Run that is to come (SPEC K12).
+
 Reads references, not content; only this request may cost more with the number of earlier Runs (SPEC P6).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
@@ -58,7 +61,9 @@ async def build_first_view(
     if saved is not None:
         view = await _inherited(measuring, saved)
         rest = await _rest(measuring, heads, saved, view, hidden)
-        return FirstView((*system, *view, *rest), saved, len(view))
+        inherits = (*system, *view, *rest)
+        items = await _with_asked_for(measuring, heads, inherits)
+        return FirstView(items, saved, len(view)) if items == inherits else FirstView(items)
     return FirstView(await _projected(measuring, heads, terms, system, hidden))
 
 
@@ -81,10 +86,18 @@ async def _projected(
     whole = heads.run_no - 1 if terms.whole_session else terms.recent_runs
     runs = await past_runs(measuring.connection, heads, recent=whole)
     items = system + await _measured(measuring, project(runs, recent=whole, shown_elsewhere=hidden))
-    if total_tokens(items) + terms.beside < terms.budget.trigger:
-        return items  # below the trigger nothing is looked for: the originals say more
+    # Below the trigger only what was asked for is looked for: the originals say more.
+    asked_for = total_tokens(items) + terms.beside < terms.budget.trigger
     older = Older(heads.run_no - 1 - (0 if terms.whole_session else whole), terms.whole_session)
-    return await with_reused(measuring.connection, heads, items, older, estimator_id=terms.counter.estimator_id)
+    names: dict[str, Any] = {"estimator_id": terms.counter.estimator_id, "asked_for": asked_for}
+    return await with_reused(measuring.connection, heads, items, older, **names)
+
+
+async def _with_asked_for(measuring: Measuring, heads: Heads, items: tuple[ViewItem, ...]) -> tuple[ViewItem, ...]:
+    """An inherited list with the summary that somebody asked for since, if it stands for a part of it (SPEC K12)."""
+    older = Older(heads.run_no - 1, whole=False)
+    names: dict[str, Any] = {"estimator_id": measuring.counter.estimator_id, "asked_for": True}
+    return await with_reused(measuring.connection, heads, items, older, **names)
 
 
 async def _inherited(measuring: Measuring, saved: ReusableView) -> tuple[ViewItem, ...]:

@@ -51,7 +51,8 @@ def write_frozen(writes: WriteSet, events: EventLog, frozen: Frozen, terms: Requ
         writes.insert(attempts, [{"operation_id": frozen.operation_id, "attempt_no": 1, "state": "calling"}])
     writes.insert(manifests, [_manifest(frozen, terms)])
     numbers = prepared.model_dump(include={"cutoff", "estimated", "input_limit", "supplements"})
-    events.add("context_build", loop=frozen.loop, operation_id=frozen.operation_id, **numbers)
+    noted = {"notes": list(frozen.notes)} if frozen.notes else {}
+    events.add("context_build", loop=frozen.loop, operation_id=frozen.operation_id, **numbers, **noted)
     move_run(writes, frozen.run_id, phase="calling_model", loop=frozen.loop, cutoff=prepared.cutoff)
 
 

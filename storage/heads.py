@@ -95,9 +95,14 @@ def _check_owner(heads: Heads, execution_no: int) -> None:
 
 async def lock_heads(connection: AsyncConnection, context_id: UUID, *, execution_no: int) -> Heads:
     """Lock session, run and context, in this order. Raises SupersededError if this execution no longer owns the Run."""
+    heads = await lock_context(connection, context_id)
+    _check_owner(heads, execution_no)
+    return heads
+
+
+async def lock_context(connection: AsyncConnection, context_id: UUID) -> Heads:
+    """The same whoever owns the Run. Raises SupersededError if there is no such context."""
     row: Any = await fetch_one(connection, LOCK, context_id=context_id)
     if row is None:
         raise SupersededError
-    heads = Heads(**row)
-    _check_owner(heads, execution_no)
-    return heads
+    return Heads(**row)

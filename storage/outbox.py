@@ -14,7 +14,16 @@ from sqlalchemy import text
 
 from context.errors import UnavailableError
 from context.ids import derived, run_workflow_id
-from context.intents import CancelRun, Carried, Intent, Sender, SignalSupplement, StartRun
+from context.intents import (
+    CancelCompaction,
+    CancelRun,
+    Carried,
+    Intent,
+    Sender,
+    SignalSupplement,
+    StartCompaction,
+    StartRun,
+)
 from storage.database import fetch_all, fetch_one
 from storage.store import Store
 
@@ -27,10 +36,13 @@ LEASE = "clock_timestamp() + make_interval(secs => least(0.5 * 2 ^ least(tries +
 # What the Run has left behind is not sent: a start once it runs, what is of an older execution, anything after its end.
 # (A late start of an ended Run would open an execution that has nothing to do.)
 WANTED = """
-    EXISTS (SELECT 1 FROM runs r WHERE r.run_id = outbox.run_id AND CASE kind
+    CASE WHEN kind IN ('compact', 'cancel_compaction') THEN EXISTS (
+        SELECT 1 FROM compaction_episodes e WHERE e.episode_id = (body ->> 'episode_id')::uuid
+          AND (e.status = 'queued' OR (kind = 'cancel_compaction' AND e.status = 'running')))
+    ELSE EXISTS (SELECT 1 FROM runs r WHERE r.run_id = outbox.run_id AND CASE kind
         WHEN 'start' THEN r.status = 'queued' AND r.execution_no = (body ->> 'execution_no')::integer
         WHEN 'cancel' THEN r.status IN ('queued', 'running') AND r.execution_no = (body ->> 'execution_no')::integer
-        ELSE r.status IN ('queued', 'running') END)
+        ELSE r.status IN ('queued', 'running') END) END
 """
 
 CLAIM_ONE = text(f"""
@@ -57,7 +69,7 @@ SETTLE = text("""
     FROM (
         SELECT :carried = 'closing' OR (:carried = 'gone' AND EXISTS (
             SELECT 1 FROM outbox s
-            WHERE s.run_id = :run_id AND s.kind = 'start' AND s.sent_at IS NULL)) AS again) verdict
+            WHERE s.run_id = :run_id AND s.kind = :start AND s.sent_at IS NULL)) AS again) verdict
     WHERE o.outbox_id = :outbox_id AND o.sent_at IS NULL
     RETURNING o.sent_at
 """)
@@ -75,6 +87,12 @@ def outbox_row(intent: Intent) -> dict[str, Any]:
         case CancelRun():
             kind, body = "cancel", {"execution_no": intent.execution_no}
             outbox_id = derived(intent.run_id, "cancel", intent.execution_no)
+        case StartCompaction():
+            kind, body = "compact", _compact_body(intent)
+            outbox_id = derived(intent.episode_id, "start")
+        case CancelCompaction():
+            kind, body = "cancel_compaction", {"episode_id": str(intent.episode_id)}
+            outbox_id = derived(intent.episode_id, "cancel")
     return {"outbox_id": outbox_id, "kind": kind, "run_id": intent.run_id, "body": json.dumps(body)}
 
 
@@ -88,9 +106,19 @@ def _start_body(intent: StartRun) -> dict[str, Any]:
     }
 
 
+def _compact_body(intent: StartCompaction) -> dict[str, Any]:
+    ids = {"episode_id": intent.episode_id, "session_id": intent.session_id, "release_id": intent.release_id}
+    return {name: str(value) for name, value in ids.items()} | {"agent": intent.agent}
+
+
 def intent_of(row: Mapping[str, Any]) -> Intent:
     """The inverse of `outbox_row`."""
     run_id, body = row["run_id"], row["body"]
+    if row["kind"] == "cancel_compaction":
+        return CancelCompaction(run_id, UUID(body["episode_id"]))
+    if row["kind"] == "compact":
+        place = UUID(body["episode_id"]), UUID(body["session_id"])
+        return StartCompaction(run_id, place[0], place[1], body["agent"], UUID(body["release_id"]))
     if row["kind"] == "signal":
         return SignalSupplement(run_id, UUID(body["input_id"]), body["input_seq"])
     if row["kind"] == "cancel":
@@ -113,7 +141,13 @@ async def _carry(store: Store, sender: Sender, row: Mapping[str, Any]) -> Litera
     carried = await _send(sender, intent_of(row)) if row["wanted"] else "sent"
     async with store.transaction("settle_intent", durable=False) as connection:
         settled = await fetch_one(
-            connection, SETTLE, outbox_id=row["outbox_id"], run_id=row["run_id"], carried=carried, soon=SOON_S
+            connection,
+            SETTLE,
+            outbox_id=row["outbox_id"],
+            run_id=row["run_id"],
+            carried=carried,
+            soon=SOON_S,
+            start="compact" if row["kind"] == "cancel_compaction" else "start",
         )
     return "later" if settled and settled["sent_at"] is None else "sent"
 
@@ -126,6 +160,10 @@ async def _send(sender: Sender, intent: Intent) -> Carried:
             return await sender.signal(intent)
         case CancelRun():
             return await sender.cancel(intent)
+        case StartCompaction():
+            return await sender.start_compaction(intent)
+        case CancelCompaction():
+            return await sender.cancel_compaction(intent)
 
 
 class Relay:

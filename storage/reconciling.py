@@ -3,6 +3,7 @@
 A Run is asked about once it has been silent for a while, and never while its start still waits to be sent. The end is
 the ordinary `finish_run`, fenced by execution number: a Run that has ended or gone on meanwhile stays as it is. An end
 is always committed before its workflow closes, so a Run that is still active after the question has lost its workflow.
+The same goes for the compactions of idle Sessions (SPEC K12), ended by the ordinary `fail_episode`.
 """
 
 import asyncio
@@ -12,9 +13,11 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from context.errors import RunLostError, SupersededError, UnavailableError
+from context.episodes import FailEpisode
+from context.errors import CompactionFailedError, RunLostError, SupersededError, UnavailableError
 from context.standing import Standing, Watch
 from context.steps import FinishRun
+from storage.commits.fail_episode import fail_episode
 from storage.commits.finish_run import finish_run
 from storage.database import fetch_all
 from storage.store import Store
@@ -33,6 +36,18 @@ SILENT = text("""
                       WHERE o.run_id = r.run_id AND o.kind = 'start' AND o.sent_at IS NULL
                         AND (o.body ->> 'execution_no')::integer = r.execution_no)
     ORDER BY r.run_id LIMIT :page
+""")
+
+SILENT_COMPACTIONS = text("""
+    SELECT e.episode_id
+    FROM compaction_episodes e JOIN runs r USING (run_id)
+         LEFT JOIN run_events v ON v.run_id = e.run_id AND v.run_seq = r.event_head
+    WHERE e.operation_id IS NULL AND e.status IN ('queued', 'running')
+      AND greatest(e.created_at, v.at) < clock_timestamp() - make_interval(secs => :quiet)
+      AND NOT EXISTS (SELECT 1 FROM outbox o
+                      WHERE o.run_id = e.run_id AND o.kind = 'compact' AND o.sent_at IS NULL
+                        AND (o.body ->> 'episode_id')::uuid = e.episode_id)
+    ORDER BY e.created_at LIMIT :page
 """)
 
 HOW = {
@@ -74,8 +89,29 @@ def truth(run: SilentRun, standing: Standing) -> FinishRun | None:
     return FinishRun(**place, status="failed", end_reason=lost.end_reason, code=lost.code, message=HOW[standing])
 
 
+async def silent_compactions(store: Store, *, quiet_s: float = QUIET_S) -> list[UUID]:
+    """Compactions of idle Sessions that say they go on and have not been heard of for a while; one page of them."""
+    async with store.reading() as connection:
+        rows = await fetch_all(connection, SILENT_COMPACTIONS, quiet=quiet_s, page=PAGE)
+    return [row["episode_id"] for row in rows]
+
+
+def end_of_compaction(episode_id: UUID, standing: Standing) -> FailEpisode | None:
+    """The end that this standing of its workflow means for an idle Session's episode, or None for none."""
+    if standing == "open":
+        return None
+    how = {"status": "cancelled", "reason": "cancelled"} if standing == "canceled" else LOST
+    return FailEpisode.model_validate(how | {"episode_id": episode_id, "code": CompactionFailedError.code})
+
+
+LOST = {"status": "failed", "reason": RunLostError.end_reason}
+
+
 class Reconciler:
-    """Goes round the silent Runs. Any number may run: an end is committed once, and `on_end` told of it."""
+    """Goes round the silent Runs and compactions. Any number may run: an end is committed once.
+
+    `on_end` is told of each Run that was ended.
+    """
 
     def __init__(
         self,
@@ -105,7 +141,9 @@ class Reconciler:
         page = await silent_runs(self._store, after=self._after, quiet_s=self._quiet_s)
         self._after = page[-1].run_id if len(page) == PAGE else START
         ended = await asyncio.gather(*(self._look(run) for run in page))
-        return sum(ended)
+        compactions = await silent_compactions(self._store, quiet_s=self._quiet_s)
+        failed = await asyncio.gather(*(self._look_at_compaction(one) for one in compactions))
+        return sum(ended) + sum(failed)
 
     async def _round_if_reachable(self) -> None:
         try:
@@ -118,6 +156,14 @@ class Reconciler:
             try:
                 end = truth(run, await self._watch.standing(run.run_id, run.execution_no))
                 return end is not None and await self._end(end)
+            except UnavailableError:
+                return False
+
+    async def _look_at_compaction(self, episode_id: UUID) -> bool:
+        async with self._places:
+            try:
+                end = end_of_compaction(episode_id, await self._watch.standing_of_compaction(episode_id))
+                return end is not None and await fail_episode(self._store, end)
             except UnavailableError:
                 return False
 

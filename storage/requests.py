@@ -17,15 +17,18 @@ from storage.store import Store
 
 OPERATION = text("""
     SELECT o.operation_id, o.session_id, o.run_id, o.context_id, o.state, o.loop_no, o.view_id, o.view_length,
-           o.attempts, o.request_hash, o.verdict, o.purpose, o.max_output_tokens, r.release_id,
-           (r.status = 'running' AND r.execution_no = :execution_no) AS owned,
-           r.stop_requested_at IS NOT NULL AS stopping,
+           o.attempts, o.request_hash, o.verdict, o.purpose, o.max_output_tokens,
+           coalesce(e.release_id, r.release_id) AS release_id,
+           CASE WHEN e.episode_id IS NULL THEN r.status = 'running' AND r.execution_no = :execution_no
+                ELSE e.status = 'running' END AS owned,
+           CASE WHEN e.episode_id IS NULL THEN r.stop_requested_at ELSE e.stop_requested_at END IS NOT NULL AS stopping,
            o.purpose = 'business' AND EXISTS (SELECT 1 FROM input_deliveries d
              WHERE d.run_id = o.run_id AND d.state = 'claimed') AS claims,
            s.start, ARRAY(SELECT v.payload_id FROM view_items v
                           WHERE v.view_id = o.view_id AND v.pos >= s.start AND v.pos < o.view_length
                           ORDER BY v.pos) AS new
-    FROM operations o JOIN runs r USING (run_id)
+    FROM operations o JOIN runs r USING (run_id) LEFT JOIN idle_blocks b USING (operation_id)
+         LEFT JOIN compaction_episodes e ON e.episode_id = b.episode_id
          CROSS JOIN LATERAL (SELECT CASE WHEN o.view_id = :held_view AND o.view_length >= :held_length
                                          THEN :held_length ELSE 0 END AS start) s
     WHERE o.operation_id = :operation_id

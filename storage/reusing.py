@@ -1,7 +1,8 @@
 """A published summary of an earlier Run at the beginning of a new one, in place of what it covers (SPEC P7, K10).
 
-Looked for only where the history is too long otherwise. It must lie wholly in the older part, and every piece of it
-that the history would show must still be the version that was summarised.
+One that was asked for (SPEC K12) is looked for always, any other only where the history is too long otherwise. It must
+lie wholly in the older part, and every piece of it that the history would show must still be the version that was
+summarised.
 """
 
 from collections.abc import Sequence
@@ -17,15 +18,16 @@ from context.snapshots import Applies, Candidate, Outdated, reusable, summary_it
 from context.summary_view import without_covered
 from context.views import ViewItem
 from storage.covering import CHAIN, changed_contexts, covered_among
-from storage.database import fetch_all
+from storage.database import fetch_all, fetch_value
 from storage.heads import Heads
 
 NEWEST = text("""
     SELECT s.snapshot_id, s.runs, s.pieces, s.message_id, s.revisions,
            CAST(p.tokens ->> :estimator AS integer) AS tokens
-    FROM snapshots s JOIN payloads p ON p.payload_id = s.message_id
+    FROM snapshots s JOIN payloads p ON p.payload_id = s.message_id JOIN compaction_episodes e USING (episode_id)
     WHERE s.session_id = :session_id AND s.activated AND s.outdated_at IS NULL
       AND s.runs <@ CAST(:older AS integer[]) AND p.tokens -> :estimator IS NOT NULL
+      AND (NOT :asked_for OR e.operation_id IS NULL) AND s.snapshot_id <> ALL(CAST(:shown AS uuid[]))
     ORDER BY s.created_at DESC LIMIT 20
 """)
 SHOWN = text(f"""{CHAIN}
@@ -34,6 +36,8 @@ SHOWN = text(f"""{CHAIN}
       JOIN unnest(CAST(:pieces AS text[]), CAST(:payloads AS bytea[])) AS shown(piece, payload_id) USING (piece)
       JOIN payloads w ON w.payload_id = shown.payload_id
 """)
+
+FOLDED = text(f"{CHAIN} SELECT count(*) FROM chain WHERE snapshot_id = ANY(CAST(:shown AS uuid[]))")
 
 
 @dataclass(frozen=True)
@@ -48,13 +52,24 @@ class Older:
 
 
 async def with_reused(
-    connection: AsyncConnection, heads: Heads, items: Sequence[ViewItem], older: Older, *, estimator_id: str
+    connection: AsyncConnection,
+    heads: Heads,
+    items: Sequence[ViewItem],
+    older: Older,
+    *,
+    estimator_id: str,
+    asked_for: bool,
 ) -> tuple[ViewItem, ...]:
-    """The first list of a Run with the best earlier summary in it, or as it is if none fits."""
+    """The first list of a Run with the best earlier summary in it, or as it is if none fits.
+
+    `asked_for`: only summaries that somebody asked for while the Session was idle. A summary that the list shows
+    already is taken out if the new one was made from it; otherwise the list stays as it is.
+    """
     runs = frozenset(range(1, older.through_run + 1))
+    shown = [item.source_id for item in items if item.kind == "summary"]
     binds = {"session_id": heads.session_id, "older": sorted(runs), "estimator": estimator_id}
-    rows: Any = await fetch_all(connection, NEWEST, **binds) if runs else []
-    known = {row["snapshot_id"]: row for row in rows}
+    rows: Any = await fetch_all(connection, NEWEST, **binds, asked_for=asked_for, shown=shown) if runs else []
+    known = {row["snapshot_id"]: row for row in rows if await _folds_all(connection, row["snapshot_id"], shown)}
     candidates = [
         Candidate(one, frozenset(row["runs"]), row["pieces"], await _validity(connection, row, items, older))
         for one, row in reversed(known.items())
@@ -65,14 +80,22 @@ async def with_reused(
     row = known[best.snapshot_id]
     summary = summary_item(best.snapshot_id, row["message_id"], row["tokens"])
     covered = await covered_among(connection, best.snapshot_id, [piece_of(item) for item in items])
-    return without_covered(items, summary, covered)
+    return without_covered(items, summary, covered | {piece_of(item) for item in items if item.kind == "summary"})
+
+
+async def _folds_all(connection: AsyncConnection, snapshot_id: UUID, shown: Sequence[UUID | None]) -> bool:
+    """Whether a summary was made from all the summaries that the list shows."""
+    if not shown:
+        return True
+    return bool(await fetch_value(connection, FOLDED, snapshot_id=snapshot_id, shown=shown) == len(shown))
 
 
 async def _validity(
     connection: AsyncConnection, row: Any, items: Sequence[ViewItem], older: Older
 ) -> Applies | Outdated:
     """What the list shows is compared by content; what it does not show, by the changes of its context."""
-    names = {"pieces": [piece_of(item) for item in items], "payloads": [item.payload_id for item in items]}
+    whole = [item for item in items if item.transform is None]  # a preview is no other version of what it previews
+    names = {"pieces": [piece_of(item) for item in whole], "payloads": [item.payload_id for item in whole]}
     shown = await fetch_all(connection, SHOWN, snapshot_id=row["snapshot_id"], **names)
     changed = tuple(one["piece"] for one in shown if not one["same"])
     gone = older.whole and len(shown) < row["pieces"]

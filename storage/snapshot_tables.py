@@ -29,31 +29,36 @@ compaction_episodes = Table(
     "compaction_episodes",
     metadata,
     Column("episode_id", Uuid, primary_key=True),  # derived from the operation: at most one each (SPEC K1)
+    # An idle Session's episode (SPEC K12) has no operation. It stands with the newest Run, and no Run owns it; list,
+    # sizes and target come with its opening.
     Column("session_id", Uuid, ForeignKey("sessions.session_id"), nullable=False),
     Column("run_id", Uuid, ForeignKey("runs.run_id"), nullable=False),
     Column("context_id", Uuid, ForeignKey("role_contexts.context_id"), nullable=False),
     Column("operation_id", Uuid),  # the business request that waits for it
+    Column("release_id", Uuid, ForeignKey("agent_releases.release_id")),  # an idle Session's: what it works with
+    Column("through_run_no", Integer),  # an idle Session's: its newest Run when it was asked for
+    Column("stop_requested_at", DateTime(timezone=True)),  # an idle Session's
     Column("source", Text, nullable=False),  # auto, manual, overflow
     Column("causes", ARRAY(Text), nullable=False),
     # the frozen source list: the first `view_length` items of a view that only grows
-    Column("view_id", Uuid, ForeignKey("request_views.view_id"), nullable=False),
-    Column("view_length", Integer, nullable=False),
-    Column("covered", ARRAY(Integer), nullable=False),  # positions in that list
+    Column("view_id", Uuid, ForeignKey("request_views.view_id")),
+    Column("view_length", Integer, nullable=False, server_default="0"),
+    Column("covered", ARRAY(Integer), nullable=False, server_default=text("'{}'")),  # positions in that list
     Column("folds", Integer),  # position of the earlier summary that goes into the new one
-    Column("context_revision", BigInteger, nullable=False),
+    Column("context_revision", BigInteger, nullable=False, server_default="0"),
     Column("expected_snapshot_id", Uuid),  # the active one when it was opened
-    Column("estimated", BigInteger, nullable=False),
-    Column("material", BigInteger, nullable=False),
-    Column("target", JSONB, nullable=False),  # F, H, P, C, D, T of SPEC K2
+    Column("estimated", BigInteger, nullable=False, server_default="0"),
+    Column("material", BigInteger, nullable=False, server_default="0"),
+    Column("target", JSONB),  # F, H, P, C, D, T of SPEC K2
     Column("prompt_version", Text, nullable=False),
-    Column("estimator_id", Text, nullable=False),
+    Column("estimator_id", Text, nullable=False, server_default=""),
     Column("plan_id", LargeBinary, ForeignKey("payloads.payload_id")),  # which part of which record is in which block
     Column("blocks", Integer),  # None: not planned yet
     Column("cursor", Integer, nullable=False, server_default="0"),  # finished blocks
     Column("summary_id", LargeBinary, ForeignKey("payloads.payload_id")),  # the summary so far, as it came
     Column("truncated", Boolean, nullable=False, server_default=text("false")),
-    Column("status", Text, nullable=False),  # running succeeded failed cancelled
-    Column("outcome", Text),  # activated not_smaller sources_changed another_snapshot
+    Column("status", Text, nullable=False),  # queued running succeeded failed cancelled
+    Column("outcome", Text),  # activated not_smaller sources_changed another_snapshot nothing_to_compact
     Column("failure", JSONB),  # {code, reason, block}
     Column("tokens_after", BigInteger),
     Column("reaches_target", Boolean),
@@ -63,6 +68,20 @@ compaction_episodes = Table(
     Index("ix_compaction_episodes_run", "run_id", "created_at"),
     Index("ix_compaction_episodes_context", "context_id", "created_at"),
     Index("ix_compaction_episodes_operation", "operation_id"),
+    Index(
+        "uq_compaction_episodes_one_idle",
+        "session_id",
+        unique=True,
+        postgresql_where=text("operation_id IS NULL AND status IN ('queued', 'running')"),
+    ),
+)
+
+# The model calls of an idle Session's compaction: their fence is the episode, not the Run they stand with.
+idle_blocks = Table(
+    "idle_blocks",
+    metadata,
+    Column("operation_id", Uuid, ForeignKey("operations.operation_id"), primary_key=True),
+    Column("episode_id", Uuid, ForeignKey("compaction_episodes.episode_id"), nullable=False, index=True),
 )
 
 snapshots = Table(
@@ -120,4 +139,4 @@ session_views = Table(
 
 Index("ix_tool_batches_open", tool_batches.c.run_id, postgresql_where=text("NOT consumed"))
 
-__all__ = ["compaction_episodes", "metadata", "session_views", "snapshot_pieces", "snapshots"]
+__all__ = ["compaction_episodes", "idle_blocks", "metadata", "session_views", "snapshot_pieces", "snapshots"]

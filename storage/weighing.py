@@ -54,10 +54,13 @@ LAST = text("""
            coalesce(e.under_trigger, false) AS under_trigger,
            extract(epoch FROM now() - e.ended_at)::float AS seconds_since,
            (SELECT count(*)::int FROM compaction_episodes f WHERE f.run_id = e.run_id AND f.status = 'failed'
+              AND f.operation_id IS NOT NULL
               AND f.created_at > coalesce((SELECT max(g.created_at) FROM compaction_episodes g
-                                           WHERE g.run_id = e.run_id AND g.status = 'succeeded'), '-infinity')
+                                           WHERE g.run_id = e.run_id AND g.status = 'succeeded'
+                                             AND g.operation_id IS NOT NULL), '-infinity')
            ) AS failures
-    FROM compaction_episodes e WHERE e.context_id = :context_id AND e.status IN ('succeeded', 'failed')
+    FROM compaction_episodes e
+    WHERE e.context_id = :context_id AND e.status IN ('succeeded', 'failed') AND e.operation_id IS NOT NULL
     ORDER BY e.created_at DESC LIMIT 1
 """)
 

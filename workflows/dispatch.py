@@ -1,4 +1,4 @@
-"""Carries intents to Temporal: starts, nudges and cancels executions of Runs (SPEC W7, W3a).
+"""Carries intents to Temporal: starts, nudges and cancels Runs, and compactions of idle Sessions (SPEC W7, W3a, K12).
 
 Used by whoever made the commit, and by the relay if that failed. Everything it sends is ids and numbers. What it
 learns from Temporal is one word per intent; the database stays the truth.
@@ -25,12 +25,15 @@ from temporalio.common import (
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from context.episodes import IDLE, EpisodeRef
 from context.errors import UnavailableError
 from context.ids import run_workflow_id
-from context.intents import CancelRun, Carried, SignalSupplement, StartRun
+from context.intents import CancelCompaction, CancelRun, Carried, SignalSupplement, StartCompaction, StartRun
+from workflows.compaction import CompactionInput
 from workflows.names import (
     AGENT_ATTRIBUTE,
     COMPACT_UPDATE,
+    COMPACTION_WORKFLOW,
     RELEASE_ATTRIBUTE,
     RUN_WORKFLOW,
     SESSION_ATTRIBUTE,
@@ -92,11 +95,45 @@ class TemporalSender:
             return _gone(error)
         return "sent"
 
-    async def compact(self, run_id: UUID) -> Carried:
-        """Ask the open execution of a Run for a compaction; `gone` if none is open. Raises UnavailableError."""
+    async def start_compaction(self, intent: StartCompaction) -> Carried:
+        """Start the one workflow that an idle Session's episode has. Raises UnavailableError."""
+        ref = EpisodeRef(episode_id=intent.episode_id, release_id=intent.release_id, execution_no=IDLE)
+        try:
+            await self._client.start_workflow(
+                COMPACTION_WORKFLOW,
+                CompactionInput(episode=ref),
+                id=intent.workflow_id,
+                task_queue=self._task_queue,
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                search_attributes=_attributes(intent),
+                static_summary=f"agent {intent.agent} · compaction of an idle session",
+                task_timeout=TASK_TIMEOUT,
+                rpc_timeout=RPC_TIMEOUT,
+            )
+        except WorkflowAlreadyStartedError:
+            return "sent"
+        except UNREACHABLE as error:
+            raise _unavailable(error) from None
+        return "sent"
+
+    async def cancel_compaction(self, intent: CancelCompaction) -> Carried:
+        """Cancel an idle Session's compaction; `gone` if its workflow is not open. Raises UnavailableError."""
+        handle = self._client.get_workflow_handle(intent.workflow_id)
+        try:
+            await handle.cancel(rpc_timeout=RPC_TIMEOUT)
+        except UNREACHABLE as error:
+            return _gone(error)
+        return "sent"
+
+    async def compact(self, run_id: UUID, *, once: UUID | None = None) -> Carried:
+        """Ask the open execution of a Run for a compaction; `gone` if none is open. Raises UnavailableError.
+
+        What is asked for twice under the same id `once` is asked for once.
+        """
         handle = self._client.get_workflow_handle(run_workflow_id(run_id))
         try:
-            await handle.execute_update(COMPACT_UPDATE, rpc_timeout=RPC_TIMEOUT)
+            await handle.execute_update(COMPACT_UPDATE, id=str(once) if once else None, rpc_timeout=RPC_TIMEOUT)
         except (*UNREACHABLE, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
             return _gone(error)
         return "sent"
@@ -132,7 +169,7 @@ class TemporalSender:
         return found if found.status == WorkflowExecutionStatus.RUNNING else None
 
 
-def _attributes(intent: StartRun) -> TypedSearchAttributes:
+def _attributes(intent: StartRun | StartCompaction) -> TypedSearchAttributes:
     return TypedSearchAttributes(
         [
             SearchAttributePair(SESSION, str(intent.session_id)),

@@ -1,4 +1,7 @@
-"""Asks Temporal how the execution of a Run stands, for the reconciler (SPEC S13). Reads only; decides nothing."""
+"""Asks Temporal how a Run's execution or an idle Session's compaction stands, for the reconciler (SPEC S13).
+
+Reads only; decides nothing.
+"""
 
 from uuid import UUID
 
@@ -7,7 +10,7 @@ from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExec
 from temporalio.service import RPCError, RPCStatusCode
 
 from context.errors import UnavailableError
-from context.ids import run_workflow_id
+from context.ids import compaction_workflow_id, run_workflow_id
 from context.standing import Standing
 from workflows.dispatch import EXECUTION_MEMO, RPC_TIMEOUT, UNREACHABLE
 
@@ -28,14 +31,24 @@ class TemporalWatch:
 
     async def standing(self, run_id: UUID, execution_no: int) -> Standing:
         """How this execution stands. Raises UnavailableError."""
-        handle = self._client.get_workflow_handle(run_workflow_id(run_id))
+        found = await self._described(run_workflow_id(run_id))
+        return "missing" if found is None else await _standing(found, execution_no)
+
+    async def standing_of_compaction(self, episode_id: UUID) -> Standing:
+        """How the workflow of an idle Session's episode stands; it has one execution. Raises UnavailableError."""
+        found = await self._described(compaction_workflow_id(episode_id))
+        if found is None or found.status is None:
+            return "missing"
+        return CLOSED.get(found.status, "open")
+
+    async def _described(self, workflow_id: str) -> WorkflowExecutionDescription | None:
+        """The newest execution, or None if Temporal knows of none."""
         try:
-            found = await handle.describe(rpc_timeout=RPC_TIMEOUT)
+            return await self._client.get_workflow_handle(workflow_id).describe(rpc_timeout=RPC_TIMEOUT)
         except UNREACHABLE as error:
             if is_no_such_workflow(error):
-                return "missing"
+                return None
             raise UnavailableError from None
-        return await _standing(found, execution_no)
 
 
 async def _standing(found: WorkflowExecutionDescription, execution_no: int) -> Standing:

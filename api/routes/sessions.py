@@ -1,19 +1,18 @@
 """Sessions: open, list, change; their inputs, messages and Runs."""
 
 from typing import Annotated
-from uuid import UUID, uuid4
+from uuid import UUID
 
-from fastapi import Header, Query, Request
+from fastapi import Query, Request
 
 from api.auth import Caller
+from api.client_keys import KeyHeader, client_key, key_of_this_request
 from api.dispatching import dispatch_behind
 from api.messages import shown_message
 from api.openapi import refusals, router
 from api.paging import After, Cursor, Limit
 from api.schemas import (
     AcceptedInput,
-    ClientKey,
-    CompactionAsked,
     CreatedSession,
     CreateSession,
     InputList,
@@ -26,7 +25,6 @@ from api.schemas import (
     WithdrawnInput,
 )
 from api.wiring import Wired
-from context.errors import InputInvalidError, RunNotActiveError
 from storage import reads
 from storage.commits import accept_input as accepting
 from storage.commits import create_session as creating
@@ -35,9 +33,6 @@ from storage.commits import withdraw_input as withdrawing
 
 routes = router("sessions")
 
-KeyHeader = Annotated[
-    ClientKey | None, Header(alias="Idempotency-Key", description="The same as `client_key` in the body.")
-]
 Instance = Annotated[
     str, Query(pattern=r"^[A-Za-z0-9-]{1,64}$", description="`main`, or the id of a task of the session.")
 ]
@@ -93,7 +88,7 @@ async def send_input(
             caller.user_id,
             wanted.text,
             wanted.mode,
-            _client_key(wanted.client_key, idempotency_key) or _key_of_this_request(request),
+            client_key(wanted.client_key, idempotency_key) or key_of_this_request(request),
         ),
     )
     dispatch_behind(services, accepted.outbox_id)
@@ -140,27 +135,3 @@ async def withdraw_input(input_id: UUID, caller: Caller, services: Wired) -> Wit
     """Withdraw an input that no request contains yet."""
     request = withdrawing.WithdrawInput(input_id, caller.user_id)
     return WithdrawnInput.model_validate(await withdrawing.withdraw_input(services.store, request))
-
-
-def _client_key(in_body: str | None, in_header: str | None) -> str | None:
-    """The client's key, wherever it stands. Raises InputInvalidError if the two places disagree."""
-    if in_body and in_header and in_body != in_header:
-        raise InputInvalidError("client_key and the Idempotency-Key header must be the same.")
-    return in_body or in_header
-
-
-def _key_of_this_request(request: Request) -> str:
-    """A key for a client that sent none: it lets this request be made again after a commit whose end was not seen."""
-    if "own_key" not in request.state:
-        request.state.own_key = f"request:{uuid4()}"
-    return str(request.state.own_key)
-
-
-@routes.post("/sessions/{session_id}/compact", status_code=202, responses=refusals(404, 409))
-async def compact_session(session_id: UUID, caller: Caller, services: Wired) -> CompactionAsked:
-    """Ask the active Run to compact its context before its next request."""
-    session = await reads.session(services.store, session_id, caller.user_id)
-    run_id = session.active_run_id
-    if run_id is None or await services.compact(run_id) == "gone":
-        raise RunNotActiveError("There is no active run whose context could be compacted.")
-    return CompactionAsked(session_id=session_id, run_id=run_id)

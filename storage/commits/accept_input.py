@@ -10,24 +10,17 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from context.errors import (
-    ClientKeyInFlightError,
-    ClientKeyReusedError,
-    NotFoundError,
-    RunActiveError,
-    RunNotActiveError,
-    SessionArchivedError,
-)
+from context.errors import NotFoundError, RunActiveError, RunNotActiveError, SessionArchivedError
 from context.inputs import check_text
 from context.intents import SignalSupplement, StartRun
-from context.messages import canonical_json
+from storage.client_keys import ClientKey, client_key, first_answer, remember
 from storage.database import fetch_one
 from storage.event_log import EventLog
 from storage.incoming import AcceptedInput, announce_input, bind_carried, receive_input
 from storage.locks import LockedRun, LockedSession, lock_active_run, lock_session
 from storage.outbox import outbox_row
 from storage.store import Store, new_id
-from storage.tables import client_keys, outbox, runs
+from storage.tables import outbox, runs
 from storage.writes import WriteSet
 
 
@@ -42,24 +35,6 @@ class AcceptInput:
     client_key: str | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True)
-class ClientKey:
-    """A client's key and the body it came with, both only as keyed hashes."""
-
-    session_id: UUID
-    key: bytes
-    body: bytes
-
-    @property
-    def lock(self) -> int:
-        """The advisory lock of whoever is handling this key."""
-        return int.from_bytes(self.key[:8], "big", signed=True)
-
-
-FIRST_ANSWER = text("""
-    SELECT body_hash, answer FROM client_keys WHERE session_id = :session_id AND client_key = :key
-""")
-TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(:lock) AS mine")
 RELEASE = text("""
     SELECT r.release_id, a.name AS agent
     FROM agents a JOIN agent_releases r ON r.agent_id = a.agent_id AND r.release_no = a.release_head
@@ -77,8 +52,8 @@ async def accept_input(store: Store, request: AcceptInput) -> AcceptedInput:
     check_text(request.text)
     key = _client_key(store, request)
     async with store.transaction("accept_input") as connection:
-        if key and (first := await _first_answer(connection, key)):
-            return first
+        if key and (first := await first_answer(connection, key)):
+            return AcceptedInput.model_validate(first)
         session = await lock_session(connection, request.session_id, request.owner_id)
         if session.archived:
             raise SessionArchivedError
@@ -90,45 +65,14 @@ async def accept_input(store: Store, request: AcceptInput) -> AcceptedInput:
         else:
             accepted = _supplement(store, writes, session, run, request.text)
         if key:
-            _remember(writes, key, accepted)
+            remember(writes, key, accepted)
         await writes.send(connection)
         return accepted
 
 
 def _client_key(store: Store, request: AcceptInput) -> ClientKey | None:
-    if request.client_key is None:
-        return None
-    hashed = store.payloads.vault.keyed_hash
-    name = canonical_json(["client_key", str(request.session_id), str(request.owner_id), request.client_key])
-    return ClientKey(request.session_id, hashed(name), hashed(canonical_json([request.mode, request.text])))
-
-
-async def _first_answer(connection: AsyncConnection, key: ClientKey) -> AcceptedInput | None:
-    """What this key was answered, or None for whoever is first and now holds it until the commit.
-
-    The look before the lock lets any number of repeats of a finished request pass side by side; the look after it sees
-    what was committed in between.
-    """
-    if answer := await _look_up(connection, key):
-        return answer
-    row = await fetch_one(connection, TRY_LOCK, lock=key.lock)
-    if row is None or not row["mine"]:
-        raise ClientKeyInFlightError
-    return await _look_up(connection, key)
-
-
-async def _look_up(connection: AsyncConnection, key: ClientKey) -> AcceptedInput | None:
-    row = await fetch_one(connection, FIRST_ANSWER, session_id=key.session_id, key=key.key)
-    if row is None:
-        return None
-    if row["body_hash"] != key.body:
-        raise ClientKeyReusedError
-    return AcceptedInput.model_validate(row["answer"])
-
-
-def _remember(writes: WriteSet, key: ClientKey, accepted: AcceptedInput) -> None:
-    row = {"session_id": key.session_id, "client_key": key.key, "body_hash": key.body}
-    writes.insert(client_keys, [row | {"answer": accepted.model_dump_json()}])
+    body = [request.mode, request.text]
+    return client_key(store, request.session_id, request.owner_id, request.client_key, body)
 
 
 def _check_mode(mode: str, run: LockedRun | None) -> None:

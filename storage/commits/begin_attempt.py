@@ -2,7 +2,8 @@
 
 One statement for a first try. It need not reach the disk for a call whose repeat does no harm; for a side effect it
 must: this row is what makes an unknown outcome detectable. A further try looks at the ones before it in a statement of
-its own, which sees those too that began in the same moment.
+its own, which sees those too that began in the same moment. The owner is an execution of the Run, or, for a block of an
+idle Session's compaction, its episode.
 """
 
 from dataclasses import asdict
@@ -20,8 +21,10 @@ from storage.store import Store
 ATTEMPT = """
     WITH run AS (
       SELECT r.run_id, r.release_id FROM operations o JOIN runs r USING (run_id)
-      WHERE o.operation_id = :operation_id AND r.status = 'running' AND r.execution_no = :execution_no
-        AND r.stop_requested_at IS NULL
+      WHERE o.operation_id = :operation_id AND CASE WHEN :execution_no > 0
+        THEN r.status = 'running' AND r.execution_no = :execution_no AND r.stop_requested_at IS NULL
+        ELSE EXISTS (SELECT 1 FROM idle_blocks b JOIN compaction_episodes e USING (episode_id)
+                     WHERE b.operation_id = o.operation_id AND e.status = 'running' AND e.stop_requested_at IS NULL) END
       FOR SHARE OF r
     ), op AS (
       UPDATE operations o SET attempts = o.attempts + 1, state = 'calling', updated_at = now(),
@@ -49,10 +52,13 @@ REPLACE = text("""
 """)
 WHY_NOT = text("""
     SELECT o.raw_id IS NOT NULL OR o.state NOT IN ('prepared', 'frozen', 'calling') AS settled,
-           r.status = 'running' AND r.execution_no = :execution_no AS owned,
-           r.stop_requested_at IS NOT NULL AS stopping,
+           CASE WHEN e.episode_id IS NULL THEN r.status = 'running' AND r.execution_no = :execution_no
+                ELSE e.status = 'running' END AS owned,
+           CASE WHEN e.episode_id IS NULL THEN r.stop_requested_at ELSE e.stop_requested_at END IS NOT NULL AS stopping,
            coalesce(o.request_hash <> :request_hash, false) AS differs
-    FROM operations o JOIN runs r USING (run_id) WHERE o.operation_id = :operation_id
+    FROM operations o JOIN runs r USING (run_id) LEFT JOIN idle_blocks b USING (operation_id)
+         LEFT JOIN compaction_episodes e ON e.episode_id = b.episode_id
+    WHERE o.operation_id = :operation_id
 """)
 
 

@@ -1,6 +1,7 @@
 """A try at a model call failed: the fact, what it cost, and the fragment that came before the break (SPEC L2, A5).
 
-A complete answer that was of no use is such a failure too; what it used counts on the Run (SPEC L5, K8).
+A complete answer that was of no use is such a failure too; what it used counts on the Run (SPEC L5, K8), or on the
+Session if that is idle (SPEC K12).
 """
 
 import json
@@ -44,6 +45,7 @@ COUNT_USAGE = text("""
       cost = CASE WHEN CAST(:cost AS numeric) IS NULL THEN r.cost ELSE coalesce(r.cost, 0) + :cost END
     FROM operations o JOIN attempts a USING (operation_id)
     WHERE o.operation_id = :operation_id AND a.attempt_no = :attempt_no AND a.state = 'calling' AND r.run_id = o.run_id
+      AND NOT EXISTS (SELECT 1 FROM idle_blocks b WHERE b.operation_id = o.operation_id)
 """)
 
 

@@ -29,6 +29,7 @@ MOVE_CURSOR = """
     UPDATE compaction_episodes SET cursor = :finished, summary_id = :summary_id, truncated = truncated OR :truncated
     WHERE episode_id = :episode_id
 """
+COUNT_NOTHING = "UPDATE runs SET event_head = :event_head WHERE run_id = :run_id"
 COUNT_USAGE = """
     UPDATE runs SET event_head = :event_head,
            input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens,
@@ -75,7 +76,9 @@ def _writes(
 ) -> WriteSet:
     writes, events = WriteSet(), EventLog(episode.run_id, episode.event_head)
     writes.insert(payloads, distinct([raw, summary]), skip_existing=True)
-    for statement in (SETTLE_OPERATION, SETTLE_ATTEMPT, MOVE_CURSOR, COUNT_USAGE):
+    # What an idle Session's compaction used is its Session's: no Run, ended before, gets dearer (SPEC L5).
+    count = COUNT_NOTHING if episode.is_idle else COUNT_USAGE
+    for statement in (SETTLE_OPERATION, SETTLE_ATTEMPT, MOVE_CURSOR, count):
         writes.sql(statement)
     done = {"done": request.block + 1, "blocks": episode.blocks}
     events.add("compaction_progress", episode_id=episode.episode_id, **done)

@@ -36,11 +36,13 @@ CLOSE_OPERATIONS = """
     UPDATE operations SET state = CASE WHEN state = 'calling' AND purpose = 'tool' THEN 'unknown' ELSE 'cancelled' END,
            updated_at = now()
     WHERE run_id = :run_id AND state IN ('prepared', 'frozen', 'calling', 'raw_stored')
+      AND NOT EXISTS (SELECT 1 FROM idle_blocks b WHERE b.operation_id = operations.operation_id)
 """
 CLOSE_ATTEMPTS = """
     UPDATE attempts a SET state = 'superseded', ended_at = now() FROM operations o
     WHERE o.run_id = :run_id AND a.operation_id = o.operation_id AND a.state = 'calling'
       AND o.state IN ('prepared', 'frozen', 'calling', 'raw_stored')
+      AND NOT EXISTS (SELECT 1 FROM idle_blocks b WHERE b.operation_id = o.operation_id)
 """
 CLOSE_EPISODES = """
     UPDATE compaction_episodes SET status = 'cancelled', ended_at = now(),

@@ -12,6 +12,7 @@ from context.views import ViewItem
 from storage.episodes import LockedEpisode, lock_episode
 from storage.payloads import distinct
 from storage.requests import FrozenRequest, Requests
+from storage.snapshot_tables import idle_blocks
 from storage.store import Store
 from storage.tables import attempts, manifests, operations, payloads, request_views
 from storage.view_lists import write_items
@@ -61,6 +62,8 @@ def _writes(store: Store, request: PrepareBlock, episode: LockedEpisode) -> Writ
     frozen = {"view_id": view_id, "view_length": len(items), "max_output_tokens": request.max_output_tokens}
     state = {"state": "calling", "attempts": 1}
     writes.insert(operations, [{"operation_id": operation_id} | owner | what | frozen | state])
+    if episode.is_idle:
+        writes.insert(idle_blocks, [{"operation_id": operation_id, "episode_id": episode.episode_id}])
     writes.insert(attempts, [{"operation_id": operation_id, "attempt_no": 1, "state": "calling"}])
     writes.insert(manifests, [{"operation_id": operation_id} | _manifest(request)])
     return writes

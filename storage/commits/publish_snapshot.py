@@ -1,7 +1,8 @@
 """Publishing: snapshot, coverage, the view that shows it, baselines, the episode's end: one transaction (SPEC K9).
 
 Under the locks the covered facts are compared with what was frozen, and the view with and without the summary. What
-does not stand up to that is stored and not used: the view stays as it is.
+does not stand up to that is stored and not used: the view stays as it is. An idle Session's summary changes no view:
+the next Run begins with it (SPEC K12).
 """
 
 import json
@@ -49,6 +50,13 @@ ACTIVATE = """
 MARK = "UPDATE role_contexts SET material_mark = view_length WHERE context_id = :context_id"
 MOVE_BASELINES = """
     UPDATE sessions SET base_run_no = run_head, base_seq = record_head WHERE session_id = :session_id
+"""
+# Those of the Run that it stands with and of the Runs before: a question may have come meanwhile.
+MOVE_IDLE_BASELINES = """
+    UPDATE sessions SET base_run_no = greatest(base_run_no, :through_run_no), base_seq = greatest(base_seq, coalesce(
+      (SELECT c.seq FROM context_records c JOIN runs r USING (run_id)
+       WHERE c.session_id = :session_id AND r.run_no <= :through_run_no ORDER BY c.seq DESC LIMIT 1), 0))
+    WHERE session_id = :session_id
 """
 MOVE_RUN = "UPDATE runs SET event_head = :event_head WHERE run_id = :run_id"
 
@@ -114,7 +122,7 @@ class _Publication:
         self._writes.bind(**_judged(decided.size))
         if isinstance(decided.outcome, Publish):
             self._activate(decided)
-        else:
+        elif not self._episode.is_idle:
             self._writes.sql(MARK)
         self._announce(decided, after)
         await self._writes.send(connection)
@@ -123,20 +131,29 @@ class _Publication:
 
     async def _decide(self, connection: AsyncConnection) -> _Decided:
         episode, request = self._episode, self._request
-        before = await listed(connection, episode.now_view_id, episode.now_view_length)
-        frozen = before[: episode.view_length]
-        if episode.now_view_id != episode.view_id:
-            frozen = await listed(connection, episode.view_id, episode.view_length)
+        frozen, before = await self._lists(connection)
         sources = await covered_sources(connection, episode, frozen)
         item = summary_item(self._snapshot_id, self._message.payload_id, request.message.tokens or 0)
         after = with_summary((*frozen, *before[episode.view_length :]), frozenset(episode.covered), item)
         sizes = {"before": total_tokens(before) + request.fixed, "after": total_tokens(after) + request.fixed}
         size = judge_summary(**sizes, terms=request.terms)
         validity = check_changes(sources.whole, await touched(connection, sources.whole))
-        outcome = publication(size, validity, active=episode.active_snapshot_id, expected=episode.expected_snapshot_id)
-        if isinstance(outcome, Publish) and episode.now_view_id != episode.view_id:
+        active = episode.expected_snapshot_id if episode.is_idle else episode.active_snapshot_id
+        outcome = publication(size, validity, active=active, expected=episode.expected_snapshot_id)
+        if isinstance(outcome, Publish) and episode.now_view_id != episode.view_id and not episode.is_idle:
             outcome = StoreOnly("another_snapshot")  # the list was shortened otherwise meanwhile
         return _Decided(before, after, size, outcome, sources)
+
+    async def _lists(self, connection: AsyncConnection) -> tuple[tuple[ViewItem, ...], tuple[ViewItem, ...]]:
+        """The frozen list, and the list of now; an idle Session has only the first."""
+        episode = self._episode
+        if episode.is_idle or episode.now_view_id != episode.view_id:
+            frozen = await listed(connection, episode.view_id, episode.view_length)
+            if episode.is_idle:
+                return frozen, frozen
+            return frozen, await listed(connection, episode.now_view_id, episode.now_view_length)
+        before = await listed(connection, episode.now_view_id, episode.now_view_length)
+        return before[: episode.view_length], before
 
     def _store(self, decided: _Decided) -> None:
         episode, whole = self._episode, decided.sources.whole
@@ -168,6 +185,9 @@ class _Publication:
 
     def _activate(self, decided: _Decided) -> None:
         episode = self._episode
+        if episode.is_idle:
+            self._writes.sql(MOVE_IDLE_BASELINES, through_run_no=episode.through_run_no)
+            return
         view_id = derived(episode.episode_id, "view")
         switch = Switch(view_id, "compaction", episode.now_view_id, len(decided.before), inherited=len(decided.after))
         write_switch(self._writes, episode.context_id, switch)

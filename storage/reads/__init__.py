@@ -3,7 +3,7 @@ what is another person's and what does not exist look the same: NotFoundError. L
 """
 
 from storage.reads.agents import AgentRow, ReleaseRow, agent, agents, release_row, releases
-from storage.reads.compactions import CompactionRow, compactions
+from storage.reads.compactions import CompactionRow, compaction, compactions
 from storage.reads.connections import ConnectionRow, StoredConnection, connection, connections, stored_connection
 from storage.reads.contexts import ContextView, RecordRow, RevisionRow, context_revisions, context_view
 from storage.reads.explaining import ComparedRequests, ExplainedPiece, compared, explained
@@ -58,6 +58,7 @@ __all__ = [
     "UserRow",
     "agent",
     "agents",
+    "compaction",
     "compactions",
     "compared",
     "connection",

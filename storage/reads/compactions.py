@@ -1,6 +1,9 @@
-"""The compactions of a Run: what went into each, how far it came, and what became of it (SPEC K13). No content."""
+"""Compactions of Runs and of idle Sessions: what went into each, how far it came, what became of it (SPEC K13).
 
-from collections.abc import Mapping
+No content.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -8,11 +11,12 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from context.ids import block_operation_id
-from storage.database import fetch_all
+from context.ids import block_operation_id, compaction_workflow_id
+from storage.database import fetch_all, fetch_one
 from storage.reads.owned import check_run
-from storage.reads.pages import Page, clamped, decode_cursor, invalid_cursor, page_of
+from storage.reads.pages import Page, clamped, decode_cursor, found, invalid_cursor, page_of
 from storage.store import Store
 
 
@@ -20,10 +24,13 @@ from storage.store import Store
 class CompactionRow:
     """One episode. Sizes are those of the whole request by one estimator; `cost` is None if a price is unknown.
 
-    `ranges` and `pieces` are of all that its snapshot stands for, with what was folded in.
+    `ranges` and `pieces` are of all that its snapshot stands for, with what was folded in. An idle Session's has no
+    operation, and stands with the Run that was the newest; before it is opened it has no sizes. `event_head` is the
+    newest event of that Run.
     """
 
     episode_id: UUID
+    session_id: UUID
     run_id: UUID
     operation_id: UUID | None
     source: str
@@ -33,10 +40,10 @@ class CompactionRow:
     failure: Mapping[str, Any] | None
     blocks: int | None
     cursor: int
-    tokens_before: int
+    tokens_before: int | None
     tokens_after: int | None
     ratio: Decimal | None
-    target: int
+    target: int | None
     reaches_target: bool | None
     under_trigger: bool | None
     truncated: bool
@@ -50,19 +57,35 @@ class CompactionRow:
     pieces: int | None
     ranges: list[Mapping[str, Any]]
     replaced_inputs: list[UUID]
+    event_head: int
     created_at: datetime
     ended_at: datetime | None
 
+    @property
+    def workflow_id(self) -> str:
+        return compaction_workflow_id(self.episode_id)
 
-PAGE = text("""
-    SELECT e.episode_id, e.run_id, e.operation_id, e.source, e.causes, e.status, e.outcome, e.failure, e.blocks,
-           e.cursor, e.estimated AS tokens_before, e.tokens_after, (e.target ->> 'summary')::int AS target,
+    @property
+    def has_ended(self) -> bool:
+        return self.status not in ("queued", "running")
+
+
+COLUMNS = """
+    SELECT e.episode_id, e.session_id, e.run_id, e.operation_id, e.source, e.causes, e.status, e.outcome, e.failure,
+           e.blocks, e.cursor, nullif(e.estimated, 0) AS tokens_before, e.tokens_after,
+           (e.target ->> 'summary')::int AS target,
            e.reaches_target, e.under_trigger, e.truncated, s.snapshot_id, s.previous_id AS previous_snapshot_id,
-           s.tokens AS summary_tokens, s.pieces, coalesce(s.ranges, '[]') AS ranges, e.created_at, e.ended_at
-    FROM compaction_episodes e JOIN sessions o USING (session_id) LEFT JOIN snapshots s USING (episode_id)
-    WHERE o.owner_id = :owner_id AND e.run_id = :run_id AND (e.created_at, e.episode_id) > (:at, :after_id)
+           s.tokens AS summary_tokens, s.pieces, coalesce(s.ranges, '[]') AS ranges,
+           r.event_head, e.created_at, e.ended_at
+    FROM compaction_episodes e JOIN sessions o USING (session_id) JOIN runs r ON r.run_id = e.run_id
+         LEFT JOIN snapshots s USING (episode_id)
+    WHERE o.owner_id = :owner_id
+"""
+PAGE = text(f"""{COLUMNS}
+      AND e.run_id = :run_id AND (e.created_at, e.episode_id) > (:at, :after_id)
     ORDER BY e.created_at, e.episode_id LIMIT :limit
 """)
+ONE = text(f"{COLUMNS} AND e.episode_id = :episode_id")
 CALLS = text("""
     SELECT operation_id, count(*)::int AS calls, sum((usage ->> 'input_tokens')::bigint)::bigint AS input_tokens,
            sum((usage ->> 'output_tokens')::bigint)::bigint AS output_tokens, sum(cost) AS cost,
@@ -87,13 +110,25 @@ async def compactions(
         if not rows:
             await check_run(connection, run_id, owner_id)
         page = page_of(rows, limit, lambda row: f"{row['created_at'].isoformat()} {row['episode_id']}")
-        blocks = {row["episode_id"]: _block_ids(row) for row in page.items}
-        ids = [one for of_episode in blocks.values() for one in of_episode]
-        calls = {row["operation_id"]: row for row in await fetch_all(connection, CALLS, ids=ids)}
-        snapshots = [row["snapshot_id"] for row in page.items if row["snapshot_id"]]
-        inputs = {row["snapshot_id"]: row["inputs"] for row in await fetch_all(connection, INPUTS, ids=snapshots)}
-    made = {episode: [calls[one] for one in ids if one in calls] for episode, ids in blocks.items()}
-    return Page([_row(row, made[row["episode_id"]], inputs) for row in page.items], page.next)
+        return Page(await _rows(connection, page.items), page.next)
+
+
+async def compaction(store: Store, episode_id: UUID, owner_id: UUID) -> CompactionRow:
+    """One compaction. Raises NotFoundError."""
+    async with store.reading() as connection:
+        row = found(await fetch_one(connection, ONE, episode_id=episode_id, owner_id=owner_id))
+        return (await _rows(connection, [row]))[0]
+
+
+async def _rows(connection: AsyncConnection, rows: Sequence[Mapping[str, Any]]) -> list[CompactionRow]:
+    """The rows with what their calls used and which inputs they replaced."""
+    blocks = {row["episode_id"]: _block_ids(row) for row in rows}
+    ids = [one for of_episode in blocks.values() for one in of_episode]
+    calls = {row["operation_id"]: row for row in await fetch_all(connection, CALLS, ids=ids)}
+    snapshots = [row["snapshot_id"] for row in rows if row["snapshot_id"]]
+    inputs = {row["snapshot_id"]: row["inputs"] for row in await fetch_all(connection, INPUTS, ids=snapshots)}
+    made = {episode: [calls[one] for one in of_episode if one in calls] for episode, of_episode in blocks.items()}
+    return [_row(row, made[row["episode_id"]], inputs) for row in rows]
 
 
 def _place(cursor: str | None) -> tuple[datetime, UUID]:
@@ -111,7 +146,8 @@ def _block_ids(row: Mapping[str, Any]) -> list[UUID]:
 
 def _row(row: Mapping[str, Any], calls: list[Mapping[str, Any]], inputs: Mapping[UUID, list[UUID]]) -> CompactionRow:
     after = row["tokens_after"]
-    ratio = (Decimal(after) / row["tokens_before"]).quantize(Decimal("0.0001")) if after is not None else None
+    before = row["tokens_before"]
+    ratio = (Decimal(after) / before).quantize(Decimal("0.0001")) if after is not None and before else None
     unknown = not calls or any(call["unknown_cost"] for call in calls)
     return CompactionRow(
         **row,

@@ -1,4 +1,4 @@
-"""Tokens and cost, added up from what each Run recorded (SPEC L5)."""
+"""Tokens and cost, added up from what each Run and each compaction of an idle Session recorded (SPEC L5)."""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -26,29 +26,40 @@ class UsageTotals:
     cost: Decimal | None
 
 
-# A Run that called no model yet has no cost, which is not an unknown one.
+# A Run that called no model yet has no cost, which is not an unknown one. What an idle Session's compaction used is the
+# Session's, and no Run's (SPEC K12).
 TOTALS = """
-    SELECT coalesce(sum(r.input_tokens), 0)::bigint AS input_tokens,
-           coalesce(sum(r.output_tokens), 0)::bigint AS output_tokens,
-           coalesce(sum(r.cached_tokens), 0)::bigint AS cached_tokens,
-           coalesce(sum(r.usage_unknown), 0)::bigint AS unknown,
-           CASE WHEN bool_or(r.cost IS NULL AND r.input_tokens + r.output_tokens + r.usage_unknown > 0) THEN NULL
-                ELSE coalesce(sum(r.cost), 0) END AS cost
-    FROM sessions s JOIN runs r ON r.session_id = s.session_id
-    WHERE s.owner_id = :owner_id
+    WITH used AS (
+      SELECT r.input_tokens, r.output_tokens, r.cached_tokens, r.usage_unknown AS unknown, r.cost,
+             r.cost IS NULL AND r.input_tokens + r.output_tokens + r.usage_unknown > 0 AS cost_unknown
+      FROM sessions s JOIN runs r ON r.session_id = s.session_id WHERE {which}
+      UNION ALL
+      SELECT coalesce((a.usage ->> 'input_tokens')::bigint, 0), coalesce((a.usage ->> 'output_tokens')::bigint, 0),
+             coalesce((a.usage ->> 'cached_tokens')::bigint, 0),
+             (a.usage ->> 'input_tokens' IS NULL OR a.usage ->> 'output_tokens' IS NULL)::integer, a.cost,
+             a.cost IS NULL
+      FROM sessions s JOIN compaction_episodes e ON e.session_id = s.session_id AND e.operation_id IS NULL
+           JOIN idle_blocks b USING (episode_id) JOIN attempts a ON a.operation_id = b.operation_id
+      WHERE a.usage IS NOT NULL AND {which}
+    )
+    SELECT coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
+           coalesce(sum(output_tokens), 0)::bigint AS output_tokens,
+           coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens, coalesce(sum(unknown), 0)::bigint AS unknown,
+           CASE WHEN bool_or(cost_unknown) THEN NULL ELSE coalesce(sum(cost), 0) END AS cost
+    FROM used
 """
-ALL = text(TOTALS)
-OF_SESSION = text(f"{TOTALS} AND s.session_id = :session_id")
+ALL = text(TOTALS.format(which="s.owner_id = :owner_id"))
+OF_SESSION = text(TOTALS.format(which="s.owner_id = :owner_id AND s.session_id = :session_id"))
 
 
 async def usage(store: Store, owner_id: UUID) -> UsageTotals:
-    """Everything the owner's Runs used."""
+    """Everything the owner's Runs and Sessions used."""
     async with store.reading() as connection:
         return UsageTotals(**found(await fetch_one(connection, ALL, owner_id=owner_id)))
 
 
 async def session_usage(store: Store, session_id: UUID, owner_id: UUID) -> UsageTotals:
-    """Everything the Runs of a session used. Raises NotFoundError."""
+    """Everything that a session and its Runs used. Raises NotFoundError."""
     async with store.reading() as connection:
         await check_session(connection, session_id, owner_id)
         return UsageTotals(**found(await fetch_one(connection, OF_SESSION, owner_id=owner_id, session_id=session_id)))

@@ -298,7 +298,7 @@ async def test_a_later_run_begins_with_an_earlier_runs_summary_once_all_it_cover
 
 
 async def test_a_compaction_can_be_asked_for_while_a_run_is_active(world: RunWorld) -> None:
-    """SPEC K12: `source: manual`, far below any trigger; without an active Run there is nothing to ask."""
+    """SPEC K12: `source: manual`, far below any trigger; the same client key asks once."""
     await world.publish(tools=["repeat"], **SMALL, context={"keep_recent_tokens": 0})
     session = await world.open_session()
     call = replies.calls(("repeat", {"text": "z", "times": 600}))
@@ -311,8 +311,8 @@ async def test_a_compaction_can_be_asked_for_while_a_run_is_active(world: RunWor
     world.model.add(call, call, call.but(hold="third"), *[script] * 5)
     run_id = await world.start("The question that must stay.", session)
     await world.model.wait_for_requests(3)
-    asked = await world.post(f"/sessions/{session}/compact", None, status=202)
-    assert asked["run_id"] == run_id
+    asked = await world.post(f"/sessions/{session}/compact", {"client_key": "mine"}, status=202)
+    assert asked == {"session_id": session, "run_id": run_id, "episode_id": None}
     world.model.release("third")
     await world.model.wait_for_requests(4)
     run = await world.ended(run_id)
@@ -323,4 +323,4 @@ async def test_a_compaction_can_be_asked_for_while_a_run_is_active(world: RunWor
         ["manual"],
         "activated",
     )
-    await world.post(f"/sessions/{session}/compact", None, status=409)
+    assert await world.post(f"/sessions/{session}/compact", {"client_key": "mine"}, status=202) == asked

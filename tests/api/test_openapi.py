@@ -41,6 +41,8 @@ DUE = {
     "/contexts/{context_id}/revisions": {"get"},
     "/sessions/{session_id}/verify": {"get"},
     "/sessions/{session_id}/compact": {"post"},
+    "/compactions/{episode_id}": {"get"},
+    "/compactions/{episode_id}/stop": {"post"},
     "/connections": {"get", "post"},
     "/connections/{name}": {"get", "put", "delete"},
     "/users": {"get", "post"},

@@ -12,7 +12,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from api.app import PREFIX
-from api.routes import agents, connections, contexts, health, operations, people, runs, sessions
+from api.routes import agents, compactions, connections, contexts, health, operations, people, runs, sessions
 from cli.main import COMMAND_MODULES, build_app
 from context.policy import AgentDefinition
 from settings import ClientSettings, Settings
@@ -99,7 +99,7 @@ def test_what_is_called_done_or_partly_done_is_shown_by_a_test(page: str) -> Non
 
 
 def test_routes_are_listed_as_they_are() -> None:
-    modules = (agents, sessions, runs, operations, contexts, connections, people)
+    modules = (agents, sessions, runs, compactions, operations, contexts, connections, people)
     served = {f"{method} {route.path}" for one in modules for route in _routes(one) for method in route.methods or ()}
     served |= {f"GET {route.path}" for route in _routes(health)} | {"GET /openapi.json"}
     done = {cells[0].strip("`") for cells in rows() if re.match(r"`[A-Z]+ /", cells[0]) and cells[-1] != "open"}

@@ -1,12 +1,17 @@
 """A world whose workers are processes that can be killed, and a model that outlives them."""
 
+import secrets
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from stack import postgres, temporal
+from stack.ports import any_free_port
+from storage.migrate import upgrade
 from tests.support.child_worker import WorkerNursery, WorkerPlace, place_of, worker_nursery
 from tests.support.model_server import ModelServer
+from tests.support.mortal import Mortal
 from tests.support.run_world import RunWorld, Servers, running_world
 
 
@@ -34,3 +39,25 @@ async def world(servers: Servers) -> AsyncIterator[RunWorld]:
 def place(world: RunWorld) -> WorkerPlace:
     """Where the test's workers work."""
     return place_of(world)
+
+
+@pytest.fixture
+async def own_postgres(tmp_path: Path) -> AsyncIterator[tuple[Mortal, str]]:
+    """A durable PostgreSQL of the test's own, migrated; and its URL."""
+    server = postgres.prepare(tmp_path / "postgres", port=any_free_port(), password=secrets.token_urlsafe(12))
+    mortal = Mortal(server.child(log_file=tmp_path / "postgres.log"))
+    await mortal.start()
+    await server.ensure_database()
+    await upgrade(server.url())
+    yield mortal, server.url()
+    mortal.end()
+
+
+@pytest.fixture
+async def own_temporal(tmp_path: Path) -> AsyncIterator[tuple[Mortal, str]]:
+    """A Temporal server of the test's own, and its address."""
+    server = temporal.prepare(tmp_path / "temporal.db", port=any_free_port(), ui_port=None)
+    mortal = Mortal(server.child(log_file=tmp_path / "temporal.log"))
+    await mortal.start()
+    yield mortal, server.address
+    mortal.end()

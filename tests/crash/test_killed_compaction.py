@@ -48,11 +48,26 @@ SAMPLE = [
 ]
 
 
+# An idle Session's: opened by the workflow's first step, and nothing to freeze behind it.
+IDLE_MATRIX = [
+    *((f"open_idle_episode.{side}", 1) for side in ("before_commit", "after_commit")),
+    *(place for place in MATRIX if not place[0].startswith(("prepare_request", "freeze_request"))),
+]
+IDLE_SAMPLE = [
+    ("open_idle_episode.after_commit", 1),
+    ("finish_block.after_commit", 1),
+    ("summarise_block.answered", 2),
+    ("publish_snapshot.after_commit", 1),
+]
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Every commit with --full-matrix, a sample of each kind without."""
+    full = metafunc.config.getoption("--full-matrix")
     if "point" in metafunc.fixturenames:
-        full = metafunc.config.getoption("--full-matrix")
         metafunc.parametrize(("point", "nth"), MATRIX if full else SAMPLE)
+    if "idle_point" in metafunc.fixturenames:
+        metafunc.parametrize(("idle_point", "nth"), IDLE_MATRIX if full else IDLE_SAMPLE)
 
 
 def answered(request: RecordedRequest) -> replies.Reply:
@@ -86,4 +101,28 @@ async def test_a_worker_killed_at_any_commit_of_a_compaction_goes_on_at_the_curs
     assert (len(set(blocks)), len(blocks)) == (BLOCKS, BLOCKS + unrecorded)
     last = world.model.requests[-1].body.decode()
     assert PART.findall(last) == [str(BLOCKS)]
+    assert world.model.refusals == []
+
+
+async def test_a_worker_killed_at_any_commit_of_an_idle_sessions_compaction_goes_on_at_the_cursor(
+    world: RunWorld, nursery: WorkerNursery, place: WorkerPlace, tmp_path: Path, idle_point: str, nth: int
+) -> None:
+    """SPEC K7, K12, R2: alone or for a Run, an episode is the same; the next Run begins with its summary."""
+    reached = tmp_path / "reached"
+    whole: Json = {"context": {"recent_runs": 0, "trigger_ratio": 1, "keep_recent_tokens": 0}}
+    await world.publish(**(SMALL | whole))
+    world.model.add(*[answered] * 12)
+    session = await world.open_session()
+    async with nursery.kept(place, Fault(idle_point, str(reached), nth=nth)):
+        for _ in range(3):
+            await world.ask(LONG, session)
+        asked = await world.post(f"/sessions/{session}/compact", None, status=202)
+        one = await world.get(f"/compactions/{asked['episode_id']}", wait_s=30)
+        await world.ask("And now?", session)
+    assert reached.exists(), f"{idle_point} was never passed {nth} times"
+    assert (one["status"], one["outcome"]) == ("succeeded", "activated")
+    blocks = [request.body for request in world.model.requests if is_block(request)]
+    unrecorded = idle_point in ("summarise_block.answered", "finish_block.before_commit")
+    assert (len(set(blocks)), len(blocks)) == (BLOCKS, BLOCKS + unrecorded)
+    assert PART.findall(world.model.requests[-1].body.decode()) == [str(BLOCKS)]
     assert world.model.refusals == []

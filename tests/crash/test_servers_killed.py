@@ -1,74 +1,16 @@
 """kill -9 of Temporal and of PostgreSQL, and of everything at once, in the middle of a Run (SPEC R1, R2, R8)."""
 
 import asyncio
-import secrets
-import signal
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
-
-from stack import postgres, temporal
-from stack.children import ChildSpec, send, spawn
-from stack.ports import any_free_port
-from storage.migrate import upgrade
 from tests.support import replies
 from tests.support.child_worker import WorkerNursery, place_of
 from tests.support.model_server import ModelServer
+from tests.support.mortal import Mortal
 from tests.support.run_tools import traced
 from tests.support.run_world import RunWorld, Servers, python_tool, running_world
-
-
-class Mortal:
-    """A server of this test's own that can be killed and started again on the same data and port."""
-
-    def __init__(self, spec: ChildSpec) -> None:
-        self._spec = spec
-        self._process: subprocess.Popen[bytes] | None = None
-
-    async def start(self) -> None:
-        for _ in range(self._spec.start_attempts):
-            self._process = spawn(self._spec)
-            while self._process.poll() is None:
-                if await self._spec.is_ready(self._process.pid):
-                    return
-                await asyncio.sleep(0.02)
-            await asyncio.sleep(0.2)  # a stale lock of the one that was killed
-        raise AssertionError(f"{self._spec.name} did not come back")
-
-    def kill(self) -> None:
-        assert self._process
-        send(self._process, signal.SIGKILL)
-        self._process.wait()
-
-    def end(self) -> None:
-        if self._process and self._process.poll() is None:
-            send(self._process, self._spec.stop_signal)
-            self._process.wait(15)
-
-
-@pytest.fixture
-async def own_postgres(tmp_path: Path) -> AsyncIterator[tuple[Mortal, str]]:
-    """A durable PostgreSQL of the test's own, migrated; and its URL."""
-    server = postgres.prepare(tmp_path / "postgres", port=any_free_port(), password=secrets.token_urlsafe(12))
-    mortal = Mortal(server.child(log_file=tmp_path / "postgres.log"))
-    await mortal.start()
-    await server.ensure_database()
-    await upgrade(server.url())
-    yield mortal, server.url()
-    mortal.end()
-
-
-@pytest.fixture
-async def own_temporal(tmp_path: Path) -> AsyncIterator[tuple[Mortal, str]]:
-    """A Temporal server of the test's own, and its address."""
-    server = temporal.prepare(tmp_path / "temporal.db", port=any_free_port(), ui_port=None)
-    mortal = Mortal(server.child(log_file=tmp_path / "temporal.log"))
-    await mortal.start()
-    yield mortal, server.address
-    mortal.end()
 
 
 @asynccontextmanager

@@ -482,19 +482,22 @@ STATEMENTS = (
             run_id UUID NOT NULL,
             context_id UUID NOT NULL,
             operation_id UUID,
+            release_id UUID,
+            through_run_no INTEGER,
+            stop_requested_at TIMESTAMP WITH TIME ZONE,
             source TEXT NOT NULL,
             causes TEXT[] NOT NULL,
-            view_id UUID NOT NULL,
-            view_length INTEGER NOT NULL,
-            covered INTEGER[] NOT NULL,
+            view_id UUID,
+            view_length INTEGER DEFAULT '0' NOT NULL,
+            covered INTEGER[] DEFAULT '{}' NOT NULL,
             folds INTEGER,
-            context_revision BIGINT NOT NULL,
+            context_revision BIGINT DEFAULT '0' NOT NULL,
             expected_snapshot_id UUID,
-            estimated BIGINT NOT NULL,
-            material BIGINT NOT NULL,
-            target JSONB NOT NULL,
+            estimated BIGINT DEFAULT '0' NOT NULL,
+            material BIGINT DEFAULT '0' NOT NULL,
+            target JSONB,
             prompt_version TEXT NOT NULL,
-            estimator_id TEXT NOT NULL,
+            estimator_id TEXT DEFAULT '' NOT NULL,
             plan_id BYTEA,
             blocks INTEGER,
             cursor INTEGER DEFAULT '0' NOT NULL,
@@ -514,6 +517,8 @@ STATEMENTS = (
             CONSTRAINT fk_compaction_episodes_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (run_id),
             CONSTRAINT fk_compaction_episodes_context_id_role_contexts FOREIGN KEY(context_id) REFERENCES
                 role_contexts (context_id),
+            CONSTRAINT fk_compaction_episodes_release_id_agent_releases FOREIGN KEY(release_id) REFERENCES
+                agent_releases (release_id),
             CONSTRAINT fk_compaction_episodes_view_id_request_views FOREIGN KEY(view_id) REFERENCES request_views
                 (view_id),
             CONSTRAINT fk_compaction_episodes_plan_id_payloads FOREIGN KEY(plan_id) REFERENCES payloads (payload_id),
@@ -529,6 +534,10 @@ STATEMENTS = (
     """,
     """
         CREATE INDEX ix_compaction_episodes_run ON compaction_episodes (run_id, created_at)
+    """,
+    """
+        CREATE UNIQUE INDEX uq_compaction_episodes_one_idle ON compaction_episodes (session_id) WHERE operation_id IS
+            NULL AND status IN ('queued', 'running')
     """,
     """
         CREATE TABLE session_views (
@@ -566,6 +575,20 @@ STATEMENTS = (
             CONSTRAINT fk_view_items_view_id_request_views FOREIGN KEY(view_id) REFERENCES request_views (view_id),
             CONSTRAINT fk_view_items_payload_id_payloads FOREIGN KEY(payload_id) REFERENCES payloads (payload_id)
         )
+    """,
+    """
+        CREATE TABLE idle_blocks (
+            operation_id UUID NOT NULL,
+            episode_id UUID NOT NULL,
+            CONSTRAINT pk_idle_blocks PRIMARY KEY (operation_id),
+            CONSTRAINT fk_idle_blocks_operation_id_operations FOREIGN KEY(operation_id) REFERENCES operations
+                (operation_id),
+            CONSTRAINT fk_idle_blocks_episode_id_compaction_episodes FOREIGN KEY(episode_id) REFERENCES
+                compaction_episodes (episode_id)
+        )
+    """,
+    """
+        CREATE INDEX ix_idle_blocks_episode_id ON idle_blocks (episode_id)
     """,
     """
         CREATE TABLE snapshots (

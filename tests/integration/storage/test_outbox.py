@@ -8,7 +8,15 @@ from uuid import UUID
 import pytest
 
 from context.errors import UnavailableError
-from context.intents import CancelRun, Carried, Intent, SignalSupplement, StartRun
+from context.intents import (
+    CancelCompaction,
+    CancelRun,
+    Carried,
+    Intent,
+    SignalSupplement,
+    StartCompaction,
+    StartRun,
+)
 from context.steps import OpenRun
 from storage.commits.open_run import open_run
 from storage.commits.request_stop import RequestStop, request_stop
@@ -32,6 +40,12 @@ class Post:
         return self._carry(intent)
 
     async def cancel(self, intent: CancelRun) -> Carried:
+        return self._carry(intent)
+
+    async def start_compaction(self, intent: StartCompaction) -> Carried:
+        return self._carry(intent)
+
+    async def cancel_compaction(self, intent: CancelCompaction) -> Carried:
         return self._carry(intent)
 
     def _carry(self, intent: Intent) -> Carried:

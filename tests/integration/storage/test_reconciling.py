@@ -16,8 +16,15 @@ from storage.store import Store
 from tests.integration.storage.world import World, end_run, execute, rows, say
 
 
+class OfRuns:
+    """A watch that is asked about Runs only."""
+
+    async def standing_of_compaction(self, episode_id: UUID) -> Standing:
+        raise AssertionError("there is no compaction to ask about")
+
+
 @dataclass
-class Told:
+class Told(OfRuns):
     """A watch that says what it was told to say, and notes what it was asked."""
 
     answer: Standing | type[Exception]
@@ -136,7 +143,7 @@ async def test_an_answer_about_an_older_execution_ends_nothing(store: Store, wor
 
 
 @dataclass
-class ResumedMeanwhile:
+class ResumedMeanwhile(OfRuns):
     """Answers late: the Run has been stopped and resumed by then."""
 
     store: Store
@@ -160,7 +167,7 @@ async def test_an_ended_run_keeps_its_end(store: Store, world: World) -> None:
 
 
 @dataclass
-class EndedMeanwhile:
+class EndedMeanwhile(OfRuns):
     """Answers late: the Run has ended by itself."""
 
     store: Store

@@ -45,8 +45,15 @@ OLD_RUN = [
 VIEW = [SYSTEM, *OLD_RUN, item("input", 10), *turn(11), *turn(13), *turn(15)]
 
 
-def divided(items: list[ViewItem], terms: CompactionTerms | None = None, **fields: frozenset[UUID]) -> Partition:
-    return partition(items, terms or terms_of(), beside=BESIDE, frame=FRAME, **fields)
+def divided(
+    items: list[ViewItem],
+    terms: CompactionTerms | None = None,
+    *,
+    pinned: frozenset[UUID] = frozenset(),
+    whole_from: int | None = None,
+) -> Partition:
+    sizes = {"beside": BESIDE, "frame": FRAME}
+    return partition(items, terms or terms_of(), pinned=pinned, whole_from=whole_from, **sizes)
 
 
 # --- the tail --------------------------------------------------------------------------------------------------------
