@@ -3,12 +3,13 @@
 The window is large, so that nothing is compacted unless somebody asks for it.
 """
 
-import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
+from temporalio.client import WorkflowFailureError
+from temporalio.exceptions import ApplicationError, CancelledError
 
 from tests.support import replies
 from tests.support.model_server import RecordedRequest
@@ -180,9 +181,10 @@ async def test_a_compaction_that_fails_says_why_and_changes_nothing(
     says.summary = said
     one = await compact(world, session)
     assert (one["status"], one["failure"]["code"], one["failure"]["reason"]) == ("failed", code, reason)
-    description = await world.temporal.get_workflow_handle(one["workflow_id"]).describe()
-    assert description.status is not None
-    assert description.status.name == "FAILED"
+    with pytest.raises(WorkflowFailureError) as closed:
+        await world.temporal.get_workflow_handle(one["workflow_id"]).result()
+    assert isinstance(closed.value.cause, ApplicationError)
+    assert closed.value.cause.type == code
     assert (await world.ask("And now?", session))["status"] == "succeeded"
     assert "Fact 1 is kept" in texts(world.sent[-1])
 
@@ -295,9 +297,9 @@ async def test_a_stop_ends_it_and_frees_the_session(world: RunWorld, says: Says)
     one = await ended(world, accepted["episode_id"], within_s=5)
     assert (one["status"], one["failure"]["reason"]) == ("cancelled", "cancelled")
     handle = world.temporal.get_workflow_handle(one["workflow_id"])
-    async with asyncio.timeout(5):
-        while (await handle.describe()).status.name != "CANCELED":  # type: ignore[union-attr]
-            await asyncio.sleep(0.02)
+    with pytest.raises(WorkflowFailureError) as closed:
+        await handle.result()
+    assert isinstance(closed.value.cause, CancelledError)
     operations = await world.operations(one["run_id"])
     assert {call["state"] for call in operations if call["purpose"] == "compaction"} == {"cancelled"}
     says.summary = replies.text(SUMMARY)
