@@ -76,7 +76,13 @@ def build_app(store: Store, outside: Outside, *, options: ApiOptions | None = No
     options = options or ApiOptions()
     services = _services(store, outside, options)
     app = FastAPI(
-        title="AgentLoom", version="1", description=DESCRIPTION, lifespan=_lifespan, docs_url=None, redoc_url=None
+        title="AgentLoom",
+        version="1",
+        description=DESCRIPTION,
+        lifespan=_lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,  # a redirect would go to whatever host the request named
     )
     app.state.services = services
     for module in (agents, sessions, runs, compactions, operations, contexts, connections, people):

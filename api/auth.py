@@ -27,6 +27,11 @@ async def authenticated(
     return principal
 
 
+async def known_caller(request: Request) -> Principal:
+    """The principal of a request that is about to be refused for its form."""
+    return await authenticated(request, await BEARER(request))
+
+
 Caller = Annotated[Principal, Depends(authenticated)]
 
 

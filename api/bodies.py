@@ -19,6 +19,9 @@ from context.errors import InputInvalidError, TooLargeError
 MAX_BODY_BYTES = 8 << 20
 MAX_DEPTH = 64
 
+# Objects, lists and what is in them: what a body costs grows with these more than with its bytes.
+MAX_VALUES = 100_000
+
 # An oversized body is read on (and thrown away) up to this size, because a client that is still sending would otherwise
 # see a reset connection instead of the 413.
 DRAIN_BYTES = 64 << 20
@@ -34,7 +37,7 @@ class BodyLimit:
         self._max_bytes = max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         body = await self._read(receive)
@@ -80,13 +83,14 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 def strict_json(body: bytes) -> Any:
-    """The JSON value of a body. Raises InputInvalidError, naming the place and never the content."""
+    """The JSON value of a body. Raises InputInvalidError or TooLargeError, naming the place and never the content."""
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
         raise InputInvalidError("The body is not valid UTF-8.") from None
+    objects = _Objects()
     try:
-        value = json.loads(text, object_pairs_hook=_object, parse_constant=_refused, parse_float=_finite)
+        value = json.loads(text, object_pairs_hook=objects.made_of, parse_constant=_refused, parse_float=_finite)
     except json.JSONDecodeError as error:
         raise InputInvalidError(f"The body is not valid JSON at character {error.pos}.", character=error.pos) from None
     except RecursionError:
@@ -107,13 +111,26 @@ class _StrictError(Exception):
         self.sentence = sentence
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        counts = Counter(name for name, _ in pairs)
-        position = next(place for place, (name, _) in enumerate(pairs, 1) if counts[name] > 1)
-        raise _StrictError(f"The body has a field twice: {step_of(pairs[position - 1][0], position)}.")
-    return value
+class _Objects:
+    """Makes the objects of one body, and stops at a number of fields that no honest body has."""
+
+    def __init__(self) -> None:
+        self._left = MAX_VALUES
+
+    def made_of(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        self._left -= 1 + len(pairs)
+        if self._left < 0:
+            raise _too_many()
+        value = dict(pairs)
+        if len(value) < len(pairs):
+            counts = Counter(name for name, _ in pairs)
+            position = next(place for place, (name, _) in enumerate(pairs, 1) if counts[name] > 1)
+            raise _StrictError(f"The body has a field twice: {step_of(pairs[position - 1][0], position)}.")
+        return value
+
+
+def _too_many() -> TooLargeError:
+    return TooLargeError(f"The body holds more than {MAX_VALUES} values.", limit_values=MAX_VALUES)
 
 
 def _refused(name: str) -> Any:
@@ -128,15 +145,19 @@ def _finite(text: str) -> float:
 
 
 def _check(value: Any) -> None:
-    """Walk the value without recursion: depth, and every string and key."""
+    """Walk the value without recursion: how many and how deep, and every string and key."""
     stack: list[tuple[Any, Path]] = [(value, ("body",))]
+    seen = 0
     while stack:
         current, path = stack.pop()
+        seen += 1
         if isinstance(current, str):
             _check_text(current, path)
         elif isinstance(current, (dict, list)):
             if len(path) > MAX_DEPTH:
                 raise InputInvalidError(f"The body is nested deeper than {MAX_DEPTH} levels.")
+            if seen + len(stack) + len(current) > MAX_VALUES:
+                raise _too_many()
             stack.extend((child, (*path, step)) for step, child in _children(current, path))
 
 

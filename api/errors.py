@@ -21,6 +21,7 @@ from context.errors import AgentLoomError, InputInvalidError, RateLimitedError, 
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 UNAVAILABLE_RETRY_S = 5
+MOST_LISTED = 50  # reasons in one answer
 
 STATUS: Mapping[type[AgentLoomError], int] = {
     errors.RunActiveError: 409,
@@ -57,7 +58,7 @@ SENTENCE_OF_STATUS: Mapping[int, str] = {
     404: "There is nothing at this address.",
     405: "This address does not take this method.",
     406: "This address answers with JSON or an event stream only.",
-    415: "Send the body as application/json.",
+    415: "Send the body as application/json, in UTF-8 and not compressed.",
 }
 
 # pydantic's own sentences that would quote a piece of the input, replaced by ours.
@@ -109,7 +110,7 @@ def domain_problem(error: AgentLoomError) -> Problem:
 def invalid_problem(reasons: Sequence[tuple[str, str]], *, code: str = InputInvalidError.code) -> Problem:
     """422 for a request that breaks the schema: each place once, with the rule that it breaks."""
     detail = "; ".join(f"{place} {reason}" for place, reason in reasons[:5])
-    listed = [{"field": place, "reason": reason} for place, reason in reasons[:50]]
+    listed = [{"field": place, "reason": reason} for place, reason in reasons[:MOST_LISTED]]
     title = errors.ConfigurationInvalidError.sentence if code == "CONFIGURATION_INVALID" else InputInvalidError.sentence
     return problem(422, code, detail, title=title, errors=listed)
 
@@ -161,7 +162,7 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
     found = refused.errors()
     in_definition = all(tuple(one["loc"][:2]) == ("body", "definition") and len(one["loc"]) > 2 for one in found)
     code = errors.ConfigurationInvalidError.code if in_definition else InputInvalidError.code
-    return invalid_problem(reasons_of(found, body=refused.body), code=code)
+    return invalid_problem(reasons_of(found[:MOST_LISTED], body=refused.body), code=code)
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:

@@ -14,10 +14,11 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope
 
+from api.auth import known_caller
 from api.bodies import strict_json
 from api.parameters import check_headers, check_query, query_names
 from api.wiring import services_of
-from context.errors import UnavailableError
+from context.errors import RefusedError, UnavailableError
 
 PATIENCE_S = 15.0
 FIRST_PAUSE_S = 0.05
@@ -36,7 +37,7 @@ class StrictRequest(Request):
     async def parse(self) -> None:
         """Parse the body, if there is one. Raises InputInvalidError, or 415 for another content type."""
         if body := await self.body():
-            if not _is_json(self.headers.get("content-type", "")):
+            if not _is_json(self.headers.get("content-type", "")) or "content-encoding" in self.headers:
                 raise HTTPException(415)
             self._parsed = strict_json(body)
 
@@ -52,11 +53,15 @@ class PatientRoute(APIRoute):
         known = query_names(self.dependant)
 
         async def patiently(request: Request) -> Response:
-            check_query(request, known)
-            check_headers(request)
             strict = StrictRequest(request.scope, request.receive)
-            await strict.parse()
             patience_s = services_of(request).options.patience_s
+            try:
+                check_headers(request)
+                check_query(request, known)
+                await strict.parse()
+            except (RefusedError, HTTPException):  # said to those who may ask at all
+                await with_patience(lambda: known_caller(request), patience_s=patience_s)
+                raise
             return await with_patience(lambda: answer(strict), patience_s=patience_s)
 
         return patiently
@@ -88,5 +93,6 @@ async def _until_it_works(call: Callable[[], Awaitable[T]], deadline: float) -> 
 def _is_json(content_type: str) -> bool:
     message = email.message.Message()
     message["content-type"] = content_type
-    subtype = message.get_content_subtype()
-    return message.get_content_maintype() == "application" and (subtype == "json" or subtype.endswith("+json"))
+    subtype, charset = message.get_content_subtype(), message.get_content_charset("utf-8")
+    is_json = message.get_content_maintype() == "application" and (subtype == "json" or subtype.endswith("+json"))
+    return is_json and charset in ("utf-8", "utf8", "us-ascii")

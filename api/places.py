@@ -15,6 +15,7 @@ from api import admin_schemas
 from api.schemas import Wanted
 from context.written import BRANCHES
 
+LONGEST_NAME = 64
 KEY = "[key]"  # pydantic's mark for a mapping's own name, after that name
 PARAMETERS = ("query", "header", "path", "cookie")  # named by the route alone
 
@@ -33,6 +34,8 @@ def step_of(name: str, position: int) -> str:
 
 def meant(name: str) -> str | None:
     """The name of ours that is nearest to one that isn't, if any is near."""
+    if len(name) > LONGEST_NAME:
+        return None
     return next(iter(difflib.get_close_matches(name, sorted(known_names()), n=1, cutoff=0.75)), None)
 
 

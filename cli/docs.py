@@ -26,9 +26,9 @@ page is written by `agentloom docs` from the model that checks definitions; chan
 
 Nothing is converted in silence: `"8"` and `8.0` are no integers, `1` and `"yes"` are not true, `null` stands only for
 none. A decimal may stand in quotes, as releases show it. Text, lists and numbers have the limits below; a mapping
-without one has at most 100 000 bytes as JSON, all parts of the instructions together 1 000 000 characters, and a file
-or a request 8 MiB. A file in YAML is plain data: no anchors, tags or second document, no key twice, and keys are text
-(quote `"on"`, `"yes"`, `"8"`).
+without one has at most 100 000 bytes as JSON, all parts of the instructions together 1 000 000 characters, a decimal 18
+places, and a file or a request 8 MiB with 100 000 values. A file in YAML is plain data: no anchors, tags or second
+document, no key twice, and keys are text (quote `"on"`, `"yes"`, `"8"`).
 
 ```yaml
 name: helper

@@ -16,7 +16,7 @@ MAX_TEXT = 1_000_000
 MAX_NAMED = 100
 MAX_TOOLS = 1_000
 MAX_JSON_BYTES = 100_000
-EXACT = re.compile(r"-?\d{1,18}(\.\d{1,18})?")
+EXACT = re.compile(r"-?\d{1,18}(\.\d{1,18})?([eE]-?\d{1,2})?")
 
 # Names of the branches of a union, which stand in the place of an error but are no field of the input.
 TEXT, LIST, WORD, MAPPING = "(text)", "(list)", "(word)", "(mapping)"
@@ -69,7 +69,7 @@ def one_of(branches: Mapping[type, str], *, sentence: str) -> Discriminator:
     return Discriminator(find, custom_error_type="wrong_kind", custom_error_message=sentence)
 
 
-Exact = Annotated[Decimal, BeforeValidator(_exact)]
+Exact = Annotated[Decimal, Field(max_digits=30, decimal_places=18), BeforeValidator(_exact)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 Ratio = Annotated[Exact, Field(gt=0, le=1)]
 Money = Annotated[Exact, Field(ge=0, le=1_000_000_000)]

@@ -4,9 +4,11 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from context.policy import AgentDefinition, Release
+from context.policy import AgentDefinition, ContextSettings, Release
 from context.written import MAX_TEXT
 
 MODEL: dict[str, Any] = {"provider": "demo", "model": "demo"}
@@ -27,6 +29,10 @@ LAX: dict[str, tuple[dict[str, Any], tuple[str | int, ...]]] = {
     "a truth value for a price": ({"model": MODEL | {"price": {"input": True}}}, ("model", "price", "input")),
     "a truth value for a ratio": ({"context": {"trigger_ratio": True}}, ("context", "trigger_ratio")),
     "words for a ratio": ({"context": {"trigger_ratio": "most"}}, ("context", "trigger_ratio")),
+    "a ratio of very many places": (
+        {"context": {"target_ratio": "0.1234567890123456789"}},
+        ("context", "target_ratio"),
+    ),
     "a ratio that is no number": ({"context": {"trigger_ratio": float("nan")}}, ("context", "trigger_ratio")),
     "a number for a truth value": ({"tools": [TOOL | {"retry_unknown": 1}]}, ("tools", 0, "retry_unknown")),
     "a word for a truth value": ({"tools": [TOOL | {"retry_unknown": "yes"}]}, ("tools", 0, "retry_unknown")),
@@ -105,6 +111,18 @@ def test_decimals_are_exactly_what_was_written() -> None:
     for written in (0.57, "0.57", "0.570"):
         assert defined(context={"trigger_ratio": written, "target_ratio": 0.5}).context.trigger_ratio == Decimal("0.57")
     assert defined(model=MODEL | {"price": {"input": 3}}).model.price.input == Decimal(3)  # type: ignore[union-attr]
+
+
+@given(st.floats(1e-9, 1.0) | st.decimals("0.000000001", 1, places=9))
+def test_any_ratio_that_is_taken_is_shown_in_a_form_that_is_taken(written: float | Decimal) -> None:
+    """B1, 18."""
+    try:
+        taken = defined(context={"trigger_ratio": 1, "target_ratio": written}).context
+    except ValidationError as error:  # more places than are kept, or no room below the trigger
+        assert written == 1 or "decimal" in str(error)  # noqa: PT017
+        return
+    shown = taken.model_dump(mode="json")
+    assert ContextSettings.model_validate(shown) == taken
 
 
 def test_a_definition_shown_by_a_release_can_be_published_again() -> None:
