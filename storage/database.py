@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 import asyncpg
+from asyncpg.transaction import Transaction
 from sqlalchemy import TextClause, text
 from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
@@ -108,17 +109,22 @@ async def _transaction_of(driver: asyncpg.Connection) -> AsyncIterator[None]:
     and a cancellation would be taken for a lost database. The connection is given up then, which rolls back too: in
     the pool, an open transaction would swallow the commits of whoever is next.
     """
-    transaction = driver.transaction()
+    transaction, is_committed = driver.transaction(), False
     try:
         await transaction.start()
         yield
         await transaction.commit()
-    except BaseException:
-        try:
-            await transaction.rollback()
-        except (OSError, asyncpg.InterfaceError, asyncpg.PostgresError):
-            driver.terminate()
-        raise
+        is_committed = True
+    finally:
+        if not is_committed:
+            await _undo(driver, transaction)
+
+
+async def _undo(driver: asyncpg.Connection, transaction: Transaction) -> None:
+    try:
+        await transaction.rollback()
+    except (OSError, asyncpg.InterfaceError, asyncpg.PostgresError):
+        driver.terminate()
 
 
 @asynccontextmanager

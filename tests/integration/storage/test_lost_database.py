@@ -133,7 +133,7 @@ async def test_a_cancellation_is_never_taken_for_a_lost_database(store: Store, w
             except UnavailableError:
                 continue
 
-    for n in range(150):
+    for n in range(80):
         worker = asyncio.create_task(at_work())
         await asyncio.sleep(n * 0.0002)
         worker.cancel()
