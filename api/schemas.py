@@ -428,6 +428,7 @@ class CompactionEntry(Answer):
     cost: Decimal | None
     snapshot_id: UUID | None
     previous_snapshot_id: UUID | None
+    outdated_at: datetime | None
     summary_tokens: int | None
     pieces: int | None
     ranges: list[SourceRange]

@@ -98,6 +98,11 @@ def unfolded(
     return tuple(newest.get(piece_of(item), item) for item in items)
 
 
+def same_pieces(frozen: Sequence[ViewItem], now: Sequence[ViewItem]) -> bool:
+    """Whether a list still begins with the pieces of a frozen one, each at its place, in whatever version (SPEC K9)."""
+    return [piece_of(item) for item in frozen] == [piece_of(item) for item in now[: len(frozen)]]
+
+
 def without_covered(items: Sequence[ViewItem], summary: ViewItem, covered: Set[str]) -> tuple[ViewItem, ...]:
     """A Run's first view with a snapshot of an earlier Run in place of the pieces it covers (SPEC P2, P7)."""
     return with_summary(items, {at for at, item in enumerate(items) if piece_of(item) in covered}, summary)

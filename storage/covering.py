@@ -12,18 +12,23 @@ from context.material import Material
 from context.snapshots import Coverage, Covered, Version, cover, merged
 from context.views import ViewItem
 from storage.database import fetch_all
+from storage.effective import EFFECTIVE_THEN
 from storage.episodes import LockedEpisode
 
 # An input has its place in the Run that shows it; a stored result that no request carried has none.
-MATERIALS = text("""
+# What is shown shorter was summarised whole, in its effective version.
+MATERIALS = text(f"""
     SELECT v.kind, v.source_id, v.run_no, v.revision, v.tokens, v.transform, v.payload_id,
-           coalesce(w.digest, p.digest) AS digest, c.context_id, c.context_seq
+           CASE WHEN v.transform IS NULL THEN p.digest ELSE coalesce(w.digest, p.digest) END AS digest,
+           c.context_id, c.context_seq
     FROM view_items v JOIN payloads p USING (payload_id)
+         JOIN compaction_episodes o ON o.episode_id = :episode_id
          LEFT JOIN context_records c ON c.record_id = CASE WHEN v.kind = 'input' THEN
            (SELECT k.record_id FROM runs q JOIN role_contexts x ON x.run_id = q.run_id AND x.instance = 'main'
               JOIN context_records k ON k.context_id = x.context_id AND k.input_id = v.source_id
             WHERE q.session_id = :session_id AND q.run_no = v.run_no) ELSE v.source_id END
-         LEFT JOIN payloads w ON w.payload_id = c.payload_id
+         {EFFECTIVE_THEN}
+         LEFT JOIN payloads w ON w.payload_id = coalesce(e.payload_id, c.payload_id)
     WHERE v.view_id = :view_id AND v.pos = ANY(CAST(:covered AS integer[])) AND v.kind <> 'summary' ORDER BY v.pos
 """)
 REVISIONS = text("""
@@ -48,12 +53,11 @@ AMONG = text(f"""{CHAIN}
     SELECT p.piece FROM chain JOIN snapshot_pieces p USING (snapshot_id) WHERE p.piece = ANY(CAST(:pieces AS text[]))
 """)
 OWN_REVISIONS = text("SELECT revisions FROM snapshots WHERE snapshot_id = :snapshot_id")
-# A mutation names no record yet that it would leave alone, so it touches all of its context.
 CHANGED = text("""
-    SELECT DISTINCT r.context_id FROM context_revisions r
+    SELECT DISTINCT m.record_id FROM context_mutations m
       JOIN unnest(CAST(:contexts AS uuid[]), CAST(:revisions AS bigint[])) AS seen(context_id, revision)
-        ON seen.context_id = r.context_id
-    WHERE r.revision > seen.revision AND r.mutation_ids <> '{}'
+        ON seen.context_id = m.context_id
+    WHERE m.revision > seen.revision
 """)
 
 
@@ -71,7 +75,7 @@ async def covered_sources(
 ) -> CoveredSources:
     """What the episode's summary stands for; `items` is its source list."""
     binds = {"session_id": episode.session_id, "view_id": episode.view_id, "covered": episode.covered}
-    rows = await fetch_all(connection, MATERIALS, **binds)
+    rows = await fetch_all(connection, MATERIALS, **binds, episode_id=episode.episode_id)
     materials = [_material(row, episode.run_no) for row in rows]
     added = cover(materials, await _revisions(connection, episode, {one.context_id for one in materials}))
     previous = items[episode.folds].source_id if episode.folds is not None else None
@@ -95,16 +99,16 @@ async def covered_among(connection: AsyncConnection, snapshot_id: UUID, pieces: 
     return {row["piece"] for row in rows}
 
 
-async def changed_contexts(connection: AsyncConnection, seen: Mapping[UUID, int]) -> set[UUID]:
-    """The contexts with mutations since these revisions of them."""
+async def changed_pieces(connection: AsyncConnection, seen: Mapping[UUID, int]) -> frozenset[str]:
+    """What mutations have changed since these revisions of contexts."""
     binds = {"contexts": list(seen), "revisions": list(seen.values())}
-    return {row["context_id"] for row in await fetch_all(connection, CHANGED, **binds)} if seen else set()
+    rows = await fetch_all(connection, CHANGED, **binds) if seen else []
+    return frozenset(f"record/{row['record_id']}" for row in rows)
 
 
 async def touched(connection: AsyncConnection, coverage: Coverage) -> frozenset[str]:
-    """The covered pieces that mutations since the covered revisions may have changed."""
-    changed = await changed_contexts(connection, coverage.revisions)
-    return frozenset(one.piece for one in coverage.pieces if one.context_id in changed)
+    """The covered pieces that mutations since the covered revisions have changed."""
+    return await changed_pieces(connection, coverage.revisions) & coverage.names
 
 
 async def _revisions(

@@ -18,6 +18,7 @@ from context.errors import NotFoundError, SupersededError
 from context.messages import message_from_bytes
 from context.views import ViewItem
 from storage.database import fetch_all, fetch_one
+from storage.effective import EFFECTIVE_THEN
 from storage.store import Store
 
 EPISODE = text("""
@@ -39,13 +40,14 @@ LOCK = text("""
     WHERE e.episode_id = :episode_id
     FOR UPDATE OF s, r, c, e
 """)
-SOURCES = text("""
+SOURCES = text(f"""
     SELECT v.pos, v.kind, v.source_id, v.run_no, v.revision, v.tokens, v.transform,
-           coalesce(c.payload_id, v.payload_id) AS payload_id
-    FROM compaction_episodes e JOIN view_items v ON v.view_id = e.view_id
+           coalesce(e.payload_id, c.payload_id, v.payload_id) AS payload_id
+    FROM compaction_episodes o JOIN view_items v ON v.view_id = o.view_id
          LEFT JOIN context_records c ON c.record_id = v.source_id
            AND v.transform IN ('tool_result_pruned', 'args_truncated')
-    WHERE e.episode_id = :episode_id AND v.pos = ANY(CAST(:positions AS integer[])) ORDER BY v.pos
+         {EFFECTIVE_THEN}
+    WHERE o.episode_id = :episode_id AND v.pos = ANY(CAST(:positions AS integer[])) ORDER BY v.pos
 """)
 
 

@@ -11,11 +11,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from context.history import PastCall, PastInput, PastRecord, PastRun
 from context.session_views import SavedView
 from storage.database import fetch_all
+from storage.effective import EFFECTIVE
 from storage.heads import Heads
 
-_RUNS = """
-    SELECT r.run_id, r.run_no, r.status, r.execution_no, a.record_id AS answer_id, a.payload_id AS answer_payload
-    FROM runs r LEFT JOIN context_records a ON a.record_id = r.answer_record_id
+_RUNS = f"""
+    SELECT r.run_id, r.run_no, r.status, r.execution_no, c.record_id AS answer_id,
+           coalesce(e.payload_id, c.payload_id) AS answer_payload
+    FROM runs r LEFT JOIN context_records c ON c.record_id = r.answer_record_id {EFFECTIVE}
     WHERE r.session_id = :session_id AND r.run_no < :run_no AND r.ended_at IS NOT NULL
 """
 RUNS = text(f"{_RUNS} ORDER BY r.run_no")
@@ -27,9 +29,10 @@ INPUTS = text("""
     WHERE d.session_id = :session_id AND d.run_id = ANY(:run_ids)
     GROUP BY d.run_id, i.input_id, i.input_seq, i.payload_id ORDER BY i.input_seq
 """)
-RECORDS = text("""
-    SELECT c.run_id, c.record_id, c.kind, c.payload_id, c.input_id, c.call_id, c.operation_id
-    FROM context_records c JOIN role_contexts x USING (context_id)
+RECORDS = text(f"""
+    SELECT c.run_id, c.record_id, c.kind, coalesce(e.payload_id, c.payload_id) AS payload_id, c.input_id, c.call_id,
+           c.operation_id
+    FROM context_records c JOIN role_contexts x USING (context_id) {EFFECTIVE}
     WHERE x.run_id = ANY(:run_ids) AND x.instance = 'main' AND c.seq > :beyond ORDER BY c.run_id, c.context_seq
 """)
 CALLS = text("""

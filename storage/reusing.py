@@ -17,7 +17,7 @@ from context.material import piece_of
 from context.snapshots import Applies, Candidate, Outdated, reusable, summary_item
 from context.summary_view import without_covered
 from context.views import ViewItem
-from storage.covering import CHAIN, changed_contexts, covered_among
+from storage.covering import CHAIN, changed_pieces, covered_among
 from storage.database import fetch_all, fetch_value
 from storage.heads import Heads
 
@@ -100,5 +100,5 @@ async def _validity(
     changed = tuple(one["piece"] for one in shown if not one["same"])
     gone = older.whole and len(shown) < row["pieces"]
     revisions = {UUID(context): revision for context, revision in row["revisions"].items()}
-    touched = await changed_contexts(connection, revisions)
+    touched = await covered_among(connection, row["snapshot_id"], sorted(await changed_pieces(connection, revisions)))
     return Outdated(changed) if changed or gone or touched else Applies()

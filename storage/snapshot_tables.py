@@ -1,5 +1,5 @@
-"""The tables of compaction: episodes with their plan and cursor, published summaries, and what exactly each covers.
-And of what each Run's list knew of its Session, and may stand for in later Runs.
+"""The tables of compaction: episodes with their plan and cursor, published summaries, what exactly each covers, and the
+changes of records that can take one back. And of what each Run's list knew of its Session, and may stand for later.
 
 An episode is a head that moves by compare-and-set (`cursor`, `status`); snapshots and their pieces are facts. They
 belong to the same schema as `storage.tables`, whose locks come first: session, run, context, operation, episode.
@@ -139,4 +139,29 @@ session_views = Table(
 
 Index("ix_tool_batches_open", tool_batches.c.run_id, postgresql_where=text("NOT consumed"))
 
-__all__ = ["compaction_episodes", "idle_blocks", "metadata", "session_views", "snapshot_pieces", "snapshots"]
+# What changed a record: its effective message from a revision on; the record itself stays as it is (SPEC H4, K10).
+context_mutations = Table(
+    "context_mutations",
+    metadata,
+    Column("mutation_id", Uuid, primary_key=True),
+    Column("context_id", Uuid, ForeignKey("role_contexts.context_id"), nullable=False),
+    Column("revision", BigInteger, nullable=False),
+    Column("record_id", Uuid, ForeignKey("context_records.record_id"), nullable=False),
+    Column("payload_id", LargeBinary, ForeignKey("payloads.payload_id"), nullable=False),
+    Column("source", Text, nullable=False),  # who made it
+    Column("cause", Text, nullable=False),  # what led to it
+    Column("outdated", ARRAY(Uuid), nullable=False, server_default=text("'{}'")),  # snapshots that it took back
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Index("ix_context_mutations_record", "record_id", "revision"),
+    Index("ix_context_mutations_context", "context_id", "revision"),
+)
+
+__all__ = [
+    "compaction_episodes",
+    "context_mutations",
+    "idle_blocks",
+    "metadata",
+    "session_views",
+    "snapshot_pieces",
+    "snapshots",
+]

@@ -16,8 +16,8 @@ from context.compaction import NotSmaller, Shrinks, judge_summary
 from context.episodes import CompactionVerdict, PublishSnapshot
 from context.errors import SupersededError
 from context.ids import derived, snapshot_id
-from context.snapshots import Publish, StoreOnly, check_changes, publication, summary_item
-from context.summary_view import with_summary
+from context.snapshots import Applies, Outdated, Publish, StoreOnly, check_changes, publication, summary_item
+from context.summary_view import same_pieces, with_summary
 from context.views import ViewItem, total_tokens
 from storage.covering import CoveredSources, covered_sources, touched
 from storage.episodes import LockedEpisode, lock_episode
@@ -31,10 +31,10 @@ from storage.writes import WriteSet
 
 SNAPSHOT = """
     INSERT INTO snapshots (snapshot_id, episode_id, session_id, context_id, generation, previous_id, text_id,
-      message_id, tokens, ranges, revisions, runs, pieces, activated)
+      message_id, tokens, ranges, revisions, runs, pieces, activated, outdated_at)
     SELECT :snapshot_id, :episode_id, :session_id, :context_id, coalesce(max(generation), 0) + 1, :previous_id,
       :text_id, :message_id, :tokens, CAST(:ranges AS jsonb), CAST(:revisions AS jsonb), CAST(:runs AS integer[]),
-      :pieces, :activated
+      :pieces, :activated, CASE WHEN :changed THEN now() END
     FROM snapshots WHERE context_id = :context_id
 """
 END = """
@@ -95,6 +95,7 @@ class _Decided:
     before: tuple[ViewItem, ...]
     after: tuple[ViewItem, ...]
     size: Shrinks | NotSmaller
+    validity: Applies | Outdated
     outcome: Publish | StoreOnly
     sources: CoveredSources
 
@@ -134,15 +135,15 @@ class _Publication:
         frozen, before = await self._lists(connection)
         sources = await covered_sources(connection, episode, frozen)
         item = summary_item(self._snapshot_id, self._message.payload_id, request.message.tokens or 0)
-        after = with_summary((*frozen, *before[episode.view_length :]), frozenset(episode.covered), item)
+        after = with_summary(before, frozenset(episode.covered), item)
         sizes = {"before": total_tokens(before) + request.fixed, "after": total_tokens(after) + request.fixed}
         size = judge_summary(**sizes, terms=request.terms)
         validity = check_changes(sources.whole, await touched(connection, sources.whole))
         active = episode.expected_snapshot_id if episode.is_idle else episode.active_snapshot_id
         outcome = publication(size, validity, active=active, expected=episode.expected_snapshot_id)
-        if isinstance(outcome, Publish) and episode.now_view_id != episode.view_id and not episode.is_idle:
+        if isinstance(outcome, Publish) and not same_pieces(frozen, before):
             outcome = StoreOnly("another_snapshot")  # the list was shortened otherwise meanwhile
-        return _Decided(before, after, size, outcome, sources)
+        return _Decided(before, after, size, validity, outcome, sources)
 
     async def _lists(self, connection: AsyncConnection) -> tuple[tuple[ViewItem, ...], tuple[ViewItem, ...]]:
         """The frozen list, and the list of now; an idle Session has only the first."""
@@ -174,6 +175,7 @@ class _Publication:
             runs=sorted(whole.runs),
             pieces=len(whole.pieces),
             activated=isinstance(decided.outcome, Publish),
+            changed=isinstance(decided.validity, Outdated),
         )
         rows = [self._piece_row(at, one) for at, one in enumerate(decided.sources.added.pieces)]
         self._writes.insert(snapshot_pieces, rows)

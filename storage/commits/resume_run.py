@@ -28,6 +28,19 @@ REQUEUE = """
                     started_at = NULL, stop_requested_at = NULL, ended_at = NULL, end_reason = NULL, error = NULL
     WHERE run_id = :resumed
 """
+# So are the summaries that stand for such a call as it was, and those that were folded from them (SPEC K10).
+TAKE_BACK = """
+    WITH RECURSIVE hit AS (
+      SELECT p.snapshot_id FROM tool_batches b JOIN operations o ON o.batch_id = b.batch_id
+        JOIN snapshot_pieces p ON p.piece = 'call/' || o.operation_id
+      WHERE b.run_id = :resumed AND NOT b.consumed
+      UNION
+      SELECT s.snapshot_id FROM snapshots s JOIN hit h ON s.previous_id = h.snapshot_id
+      WHERE s.session_id = :of_session
+    )
+    UPDATE snapshots s SET outdated_at = now() FROM hit
+    WHERE s.snapshot_id = hit.snapshot_id AND s.outdated_at IS NULL
+"""
 
 
 @dataclass(frozen=True)
@@ -98,4 +111,5 @@ def _requeue(
     events.write(writes)
     writes.sql(OUTDATE_RESUMED)
     writes.sql(REQUEUE, execution_no=run.execution_no + 1, resumed=run.run_id)
+    writes.sql(TAKE_BACK, of_session=session.session_id)
     return receipt

@@ -26,7 +26,8 @@ class CompactionRow:
 
     `ranges` and `pieces` are of all that its snapshot stands for, with what was folded in. An idle Session's has no
     operation, and stands with the Run that was the newest; before it is opened it has no sizes. `event_head` is the
-    newest event of that Run.
+    newest event of that Run. It was taken back as a whole at `outdated_at`,
+    since something that it stands for changed (SPEC K10).
     """
 
     episode_id: UUID
@@ -52,6 +53,7 @@ class CompactionRow:
     output_tokens: int | None
     cost: Decimal | None
     snapshot_id: UUID | None
+    outdated_at: datetime | None
     previous_snapshot_id: UUID | None
     summary_tokens: int | None
     pieces: int | None
@@ -74,7 +76,8 @@ COLUMNS = """
     SELECT e.episode_id, e.session_id, e.run_id, e.operation_id, e.source, e.causes, e.status, e.outcome, e.failure,
            e.blocks, e.cursor, nullif(e.estimated, 0) AS tokens_before, e.tokens_after,
            (e.target ->> 'summary')::int AS target,
-           e.reaches_target, e.under_trigger, e.truncated, s.snapshot_id, s.previous_id AS previous_snapshot_id,
+           e.reaches_target, e.under_trigger, e.truncated, s.snapshot_id, s.outdated_at,
+           s.previous_id AS previous_snapshot_id,
            s.tokens AS summary_tokens, s.pieces, coalesce(s.ranges, '[]') AS ranges,
            r.event_head, e.created_at, e.ended_at
     FROM compaction_episodes e JOIN sessions o USING (session_id) JOIN runs r ON r.run_id = e.run_id

@@ -20,6 +20,8 @@ _REFERENCES = """
     SELECT payload_id, 'record/' || record_id AS subject, context_seq AS place FROM context_records
     WHERE session_id = :session_id
     UNION ALL SELECT payload_id, 'input/' || input_id, input_seq FROM user_inputs WHERE session_id = :session_id
+    UNION ALL SELECT m.payload_id, 'mutation/' || m.mutation_id, m.revision FROM role_contexts x
+      JOIN context_mutations m USING (context_id) WHERE x.session_id = :session_id
     UNION ALL SELECT v.payload_id, 'view/' || v.view_id, v.pos FROM role_contexts x
       JOIN request_views w USING (context_id) JOIN view_items v ON v.view_id = w.view_id
       WHERE x.session_id = :session_id

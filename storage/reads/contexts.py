@@ -59,9 +59,13 @@ REVISIONS = text("""
     WHERE context_id = :context_id AND revision > :after ORDER BY revision LIMIT :limit
 """)
 RECORDS = text("""
-    SELECT context_seq, record_id, kind, payload_id, created_at FROM context_records
-    WHERE context_id = :context_id AND context_seq > :after AND context_seq <= :watermark
-    ORDER BY context_seq LIMIT :limit
+    SELECT c.context_seq, c.record_id, c.kind, coalesce(e.payload_id, c.payload_id) AS payload_id, c.created_at
+    FROM context_records c
+         LEFT JOIN LATERAL (SELECT m.payload_id FROM context_mutations m
+                            WHERE m.record_id = c.record_id AND m.revision <= :revision
+                            ORDER BY m.revision DESC LIMIT 1) e ON true
+    WHERE c.context_id = :context_id AND c.context_seq > :after AND c.context_seq <= :watermark
+    ORDER BY c.context_seq LIMIT :limit
 """)
 
 
@@ -77,7 +81,7 @@ async def context_view(
         if row is None and chosen != 0:
             raise NotFoundError
         watermark = row["record_watermark"] if row else 0
-        binds = {"context_id": context_id, "after": after, "watermark": watermark}
+        binds = {"context_id": context_id, "after": after, "watermark": watermark, "revision": chosen}
         rows = await fetch_all(connection, RECORDS, **binds, limit=limit + 1)
         contents = await store.payloads.read(connection, [one["payload_id"] for one in rows[:limit]])
     items = tuple(

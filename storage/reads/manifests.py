@@ -59,7 +59,10 @@ class ManifestRow:
 PAGE = text("""
     SELECT o.operation_id, o.ordinal, o.created_at AS made_at, o.purpose, o.name AS model, o.view_id, o.view_length,
            o.tail, m.estimated_input_tokens, m.input_limit, m.counting_method, m.exact, m.transforms, m.validation,
-           m.notes, m.created_at
+           m.notes, m.created_at,
+           (SELECT w.cause FROM request_views w WHERE w.view_id = o.view_id AND w.cause IN ('mutation', 'unfolding')
+              AND NOT EXISTS (SELECT 1 FROM operations p WHERE p.run_id = o.run_id AND p.view_id = o.view_id
+                AND (p.created_at, p.ordinal, p.operation_id) < (o.created_at, o.ordinal, o.operation_id))) AS broken_by
     FROM operations o JOIN manifests m USING (operation_id) JOIN sessions s USING (session_id)
     WHERE s.owner_id = :owner_id AND o.run_id = :run_id
       AND (o.created_at, o.ordinal, o.operation_id) > (:at, :ordinal, :after_id)
@@ -118,7 +121,7 @@ def _row(row: Mapping[str, Any], listed: Sequence[ManifestItem], digests: Mappin
         items=(*listed[: row["view_length"] or 0], *tail),
         transforms=tuple(row["transforms"]),
         validation=row["validation"],
-        notes=tuple(row["notes"]),
+        notes=(*row["notes"], *([f"prefix_broken:{row['broken_by']}"] if row["broken_by"] else ())),
         created_at=row["created_at"],
     )
 

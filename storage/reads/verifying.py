@@ -46,7 +46,7 @@ INPUT_SEQS = text("""
     SELECT input_seq AS seq FROM user_inputs WHERE session_id = :session_id AND input_seq > :after
     ORDER BY input_seq LIMIT :page
 """)
-# Records of an input that are not in its words, and messages of a request that are not in their record's.
+# Records of an input that are not in its words, and messages of a request that are no version of their record.
 MISQUOTED_INPUTS = text("""
     SELECT i.input_id, i.input_seq FROM context_records c JOIN user_inputs i USING (input_id)
     WHERE c.session_id = :session_id AND c.payload_id <> i.payload_id ORDER BY i.input_seq
@@ -55,7 +55,10 @@ MISQUOTED = text("""
     SELECT DISTINCT c.record_id, c.context_seq FROM role_contexts x JOIN request_views w USING (context_id)
       JOIN view_items v ON v.view_id = w.view_id JOIN context_records c ON c.record_id = v.source_id
     WHERE x.session_id = :session_id AND v.kind IN ('assistant', 'tool_result', 'feedback')
-      AND v.transform IS NULL AND v.payload_id <> c.payload_id ORDER BY c.context_seq, c.record_id
+      AND v.transform IS NULL AND v.payload_id <> c.payload_id
+      AND NOT EXISTS (SELECT 1 FROM context_mutations m
+                      WHERE m.record_id = c.record_id AND m.payload_id = v.payload_id)
+    ORDER BY c.context_seq, c.record_id
 """)
 # A saved view that has lost items, or that claims records of a Run which its own could not see.
 VIEWS = text("""

@@ -11,16 +11,18 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from context.snapshots import Coverage
 from storage.covering import coverage_of
 from storage.database import fetch_all
+from storage.effective import EFFECTIVE
 
 SNAPSHOTS = text("""
     SELECT snapshot_id, pieces, ranges, runs FROM snapshots WHERE session_id = :session_id
     ORDER BY created_at, snapshot_id
 """)
 # A piece that is a record or an input names the one at its place; its version is that of the record, unless mutated.
-PIECES = text("""
+PIECES = text(f"""
     SELECT p.snapshot_id, p.ordinal FROM snapshots s JOIN snapshot_pieces p USING (snapshot_id)
       LEFT JOIN context_records c ON c.context_id = p.context_id AND c.context_seq = p.context_seq
-      LEFT JOIN payloads w ON w.payload_id = c.payload_id
+      {EFFECTIVE}
+      LEFT JOIN payloads w ON w.payload_id = coalesce(e.payload_id, c.payload_id)
     WHERE s.session_id = :session_id AND p.context_id IS NOT NULL
       AND (c.record_id IS NULL OR p.piece NOT IN ('record/' || c.record_id, 'input/' || c.input_id)
            OR s.outdated_at IS NULL AND w.digest IS DISTINCT FROM p.digest)

@@ -540,6 +540,32 @@ STATEMENTS = (
             NULL AND status IN ('queued', 'running')
     """,
     """
+        CREATE TABLE context_mutations (
+            mutation_id UUID NOT NULL,
+            context_id UUID NOT NULL,
+            revision BIGINT NOT NULL,
+            record_id UUID NOT NULL,
+            payload_id BYTEA NOT NULL,
+            source TEXT NOT NULL,
+            cause TEXT NOT NULL,
+            outdated UUID[] DEFAULT '{}' NOT NULL,
+            created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+            CONSTRAINT pk_context_mutations PRIMARY KEY (mutation_id),
+            CONSTRAINT fk_context_mutations_context_id_role_contexts FOREIGN KEY(context_id) REFERENCES role_contexts
+                (context_id),
+            CONSTRAINT fk_context_mutations_record_id_context_records FOREIGN KEY(record_id) REFERENCES
+                context_records (record_id),
+            CONSTRAINT fk_context_mutations_payload_id_payloads FOREIGN KEY(payload_id) REFERENCES payloads
+                (payload_id)
+        )
+    """,
+    """
+        CREATE INDEX ix_context_mutations_context ON context_mutations (context_id, revision)
+    """,
+    """
+        CREATE INDEX ix_context_mutations_record ON context_mutations (record_id, revision)
+    """,
+    """
         CREATE TABLE session_views (
             run_id UUID NOT NULL,
             session_id UUID NOT NULL,
