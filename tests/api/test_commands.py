@@ -194,3 +194,12 @@ async def test_the_first_key_of_an_installation_is_made_in_the_database(
     assert (made.code, made.out[:3]) == (0, "al_")
     reaching = Shell(tmp_path, {"AGENTLOOM_API": address, "AGENTLOOM_API_KEY": made.out.strip()})
     assert (await reaching("keys", "list")).code == 0
+
+
+async def test_a_misspelt_key_of_a_definition_is_named(ann: Person, address: str, tmp_path: Path) -> None:
+    """17, 18: in three lines, by the file's own names."""
+    (tmp_path / "a.yaml").write_text("name: a\ninstrucions: x\nmodel: {provider: demo, model: demo}\n")
+    shell = Shell(tmp_path, {"AGENTLOOM_API": address, "AGENTLOOM_API_KEY": ann.key})
+    refused = await shell("publish", "a.yaml")
+    assert refused.code == 4
+    assert "why:  instrucions is not a known field; perhaps instructions is meant" in refused.err

@@ -7,6 +7,7 @@ import pytest
 from cli.definitions import read_definition
 from cli.docs import FILE, definition_page
 from cli.output import CommandError
+from cli.publish import place_in_file
 
 SAME = {"name": "a", "model": {"provider": "demo", "model": "demo"}}
 
@@ -118,6 +119,23 @@ def test_a_missing_file_says_so(tmp_path: Path) -> None:
     """17."""
     with pytest.raises(CommandError, match="can't be read"):
         read_definition(tmp_path / "gone.yaml")
+
+
+@pytest.mark.parametrize(
+    ("place", "shown"),
+    [
+        ("body.definition.(field 2)", "instrucions"),
+        ("body.definition.tools.0.headers.(field 1).(its name)", "tools.0.headers.X y.(its name)"),
+        ("body.definition.tools.0.timeout_s", "tools.0.timeout_s"),
+        ("body.definition.model", "model"),
+        ("body", "body"),
+        ("body.definition.(unnamed).1.x", "(unnamed).1.x"),
+    ],
+)
+def test_a_place_told_by_position_is_shown_by_the_files_own_names(place: str, shown: str) -> None:
+    """17: what is wrong in a file is named for whoever wrote it."""
+    definition = {"name": "a", "instrucions": "x", "tools": [{"headers": {"X y": "v"}}]}
+    assert place_in_file(definition, place) == shown
 
 
 def test_the_page_about_definitions_is_what_the_model_says() -> None:
