@@ -31,6 +31,8 @@ _IMPOSSIBLE = (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolE
 _LONGEST_WAIT_S = 86_400.0
 _BUSY = frozenset({408, 429})
 _GATEWAY = frozenset({502, 503, 504})
+_NO_CHARSETS = frozenset({"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined"})
+"""Python's names for what no server writes text in; some take longer than linear time."""
 _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml", "application/javascript")
 
 
@@ -190,9 +192,11 @@ def _is_text(media_type: str, body: bytes) -> bool:
 
 def _decoded(body: bytes, charset: str | None) -> tuple[str, tuple[str, ...]]:
     for encoding in filter(None, (charset, "utf-8")):
+        if encoding.lower().replace("_", "-") in _NO_CHARSETS:
+            continue
         try:
             return encodable(body.decode(encoding))
-        except (UnicodeDecodeError, LookupError):
+        except (ValueError, LookupError):  # a UnicodeError, a name that is none
             continue
     return body.decode(errors="replace"), (UNDECODABLE_REPLACED,)
 

@@ -1,7 +1,6 @@
 """What an MCP server answered, as text, artifacts and errors (SPEC T7); imports the SDK's types."""
 
 import base64
-import binascii
 import json
 from dataclasses import replace
 from typing import Any
@@ -16,9 +15,12 @@ from mcp.types import (
     ResourceLink,
     TextContent,
 )
+from pydantic_core import to_jsonable_python
 
+from context.messages import SURROGATES_REPLACED
 from tools.mcp_servers import ServerRefusal
-from tools.outcomes import artifact_note, error_outcome, exact_json, text_outcome
+from tools.mcp_streams import REPLACED
+from tools.outcomes import artifact_note, error_outcome, exact_json, finite, text_outcome
 from tools.port import Artifact, ToolInvocation, ToolOutcome
 
 
@@ -26,14 +28,23 @@ def outcome_of(answer: CallToolResult | ServerRefusal, call: ToolInvocation) -> 
     """The answer as the model and the record get it."""
     if isinstance(answer, ServerRefusal):
         return error_outcome("McpError", answer.message, code=answer.code)
-    raw = exact_json(answer.model_dump(mode="json", by_alias=True, exclude_none=True))
+    mended = bool((answer.meta or {}).pop(REPLACED, False))
+    try:
+        raw = exact_json(to_jsonable_python(finite(answer.model_dump(by_alias=True, exclude_none=True))))
+    except (ValueError, RecursionError):
+        return error_outcome("InvalidToolResult", "The tool's result is nested too deeply, or is no JSON.")
+    outcome = _outcome(answer, raw, call)
+    return replace(outcome, transforms=(*outcome.transforms, SURROGATES_REPLACED)) if mended else outcome
+
+
+def _outcome(answer: CallToolResult, raw: bytes, call: ToolInvocation) -> ToolOutcome:
     artifacts: list[Artifact] = []
     try:
         parts = [_shown(block, artifacts, call) for block in answer.content]
-    except binascii.Error:
+    except ValueError:
         return replace(error_outcome("InvalidToolResult", "The tool's binary content is not valid base64."), raw=raw)
     if not parts and answer.structured_content is not None:
-        parts = [json.dumps(answer.structured_content, ensure_ascii=False)]
+        parts = [_json(finite(answer.structured_content))]
     text = "\n".join(parts)
     if answer.is_error:
         return replace(error_outcome("ToolError", text), raw=raw, artifacts=tuple(artifacts))

@@ -9,18 +9,17 @@ import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx2
 from mcp import Client, StdioServerParameters
-from mcp.client._transport import ReadStream, Transport, TransportStreams
+from mcp.client._transport import Transport
 from mcp.client.stdio import get_default_environment, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from mcp.shared.message import SessionMessage
 from mcp.types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, REQUEST_TIMEOUT, CallToolResult
 from mcp.types import Tool as RemoteTool
 from opentelemetry import trace
@@ -28,6 +27,7 @@ from pydantic import ValidationError
 
 from tools.errors import ToolTimeoutError, ToolUnavailableError
 from tools.mcp_access import McpServer
+from tools.mcp_streams import WatchedTransport
 from tools.port import Delivery
 from tools.running import Caught, unless_stopped
 
@@ -135,7 +135,7 @@ class _Opening:
     async def client(self, lost: Callable[[], None]) -> AsyncIterator[Client]:
         async with AsyncExitStack() as stack:
             transport = await self._http(stack) if self.server.url else self._stdio(stack)
-            yield await stack.enter_async_context(Client(_Watched(transport, lost)))
+            yield await stack.enter_async_context(Client(WatchedTransport(transport, lost)))
 
     async def _http(self, stack: AsyncExitStack) -> Transport:
         client = await stack.enter_async_context(self.http_client_for(dict(self.server.headers)))
@@ -274,59 +274,6 @@ class _Link:
         return True
 
 
-class _Watched(AbstractAsyncContextManager[TransportStreams]):
-    """A transport that says when the server's side has ended, which the SDK keeps to itself until the next call."""
-
-    def __init__(self, transport: Transport, lost: Callable[[], None]) -> None:
-        self._transport = transport
-        self._lost = lost
-
-    async def __aenter__(self) -> TransportStreams:
-        read, write = await self._transport.__aenter__()
-        return _WatchedStream(read, self._lost), write
-
-    async def __aexit__(self, *details: Any) -> bool | None:
-        return await self._transport.__aexit__(*details)
-
-
-class _WatchedStream:
-    """The read stream of a transport, with a word about its end."""
-
-    def __init__(self, stream: ReadStream[SessionMessage | Exception], lost: Callable[[], None]) -> None:
-        self._stream = stream
-        self._lost = lost
-
-    @property
-    def last_context(self) -> Any:
-        return getattr(self._stream, "last_context", None)
-
-    async def receive(self) -> SessionMessage | Exception:
-        return await self._stream.receive()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    def __aiter__(self) -> "_WatchedStream":
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        ended = True
-        try:
-            item = await self._stream.__anext__()
-            ended = False
-        finally:
-            if ended:
-                self._lost()
-        return item
-
-    async def __aenter__(self) -> "_WatchedStream":
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *details: Any) -> bool | None:
-        return await self._stream.__aexit__(*details)
-
-
 async def _asked(call: Awaitable[CallToolResult]) -> CallToolResult | ServerRefusal:
     try:
         with _untraced():
@@ -364,5 +311,5 @@ async def _all_tools(client: Client) -> list[RemoteTool]:
         tools += page.tools
         cursor = page.next_cursor
         if cursor is None:
-            break
-    return tools
+            return tools
+    raise RuntimeError  # a list that never ends is none

@@ -4,6 +4,7 @@ Nothing here knows where a result came from.
 """
 
 import json
+import math
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -59,6 +60,15 @@ def exact_json(value: Any) -> bytes:
         return canonical_json(value)
     except UnicodeEncodeError:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def finite(value: Any) -> Any:
+    """The value with words for the numbers that JSON has no form for, and that some writers send all the same."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    return [finite(item) for item in value] if isinstance(value, list) else value
 
 
 def artifact_note(operation_id: UUID, ordinal: int, artifact: Artifact) -> dict[str, Any]:

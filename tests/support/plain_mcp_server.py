@@ -3,7 +3,7 @@
 `python -I -S tests/support/plain_mcp_server.py TRACE`: it writes its process id, and that of each child, into TRACE.
 Tools: `echo`, `hangs` (never answers, deaf to SIGTERM and to the end of its input), `hangs_once` (until FILE is there,
 which it makes), `dies`, `leaves_a_child` (in a session of its own, deaf to SIGTERM, holding the output open), `answers`
-(with the result that it is given).
+(with the text that it is given as its result).
 """
 
 import json
@@ -47,8 +47,6 @@ def called(name: str, arguments: dict[str, Any]) -> Any:
         os._exit(7)
     if name == "leaves_a_child":
         leave_a_child()
-    if name == "answers":
-        return arguments["result"]
     return {"content": [{"type": "text", "text": str(arguments.get("text", name))}]}
 
 
@@ -64,13 +62,21 @@ def answer(message: dict[str, Any]) -> Any:
     return {}
 
 
+def verbatim(message: dict[str, Any]) -> str:
+    """The line of an answer whose result is given as text, whatever that is."""
+    params = message.get("params", {})
+    if params.get("name") != "answers":
+        return ""
+    return f'{{"jsonrpc": "2.0", "id": {message["id"]}, "result": {params["arguments"]["result"]}}}\n'
+
+
 def main() -> None:
     note("server", os.getpid())
     for line in sys.stdin:
         message = json.loads(line)
         if "id" in message and "method" in message:
             reply = {"jsonrpc": "2.0", "id": message["id"], "result": answer(message)}
-            sys.stdout.write(json.dumps(reply) + "\n")
+            sys.stdout.write(verbatim(message) or json.dumps(reply) + "\n")
             sys.stdout.flush()
 
 

@@ -303,6 +303,17 @@ async def test_a_time_limit_that_ends_before_the_call_was_sent_leaves_nothing_op
             writer.close()
 
 
+@pytest.mark.parametrize(
+    "charset",
+    ["idna", "punycode", "unicode_escape", "undefined", "zlib", "rot13", "a\\0b", "nonsense", "utf-7", "base64"],
+)
+async def test_a_charset_that_is_none_costs_no_result(client: httpx.AsyncClient, charset: str) -> None:
+    """SPEC T9: the answer came, so it is the result, whatever its header says."""
+    headers = {"Content-Type": f"text/plain; charset={charset}"}
+    result = await outcome(client, Answer(body=b"." * 300, headers=headers))
+    assert (result.status, result.content) == ("ok", "." * 300)
+
+
 async def test_half_an_answer_is_no_answer(client: httpx.AsyncClient) -> None:
     """SPEC T9: nothing is invented."""
     error = await failure(client, Answer(body=b'{"t": 2', declared=100))

@@ -1,0 +1,116 @@
+"""The SDK's streams as we listen to them: they say when the server's side ends, and leave no call without an answer.
+
+The SDK drops a line that its parser refuses, and the call would wait for its time limit. A line that carries an answer
+is read again here: half of a surrogate pair (a cut emoji) is replaced and marked, anything else is an error.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from mcp.client._transport import ReadStream, Transport, TransportStreams
+from mcp.shared.message import SessionMessage
+from mcp.types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from pydantic import ValidationError
+
+from context.messages import without_lone_surrogates
+
+REPLACED = "agentloom/lone_surrogates_replaced"
+"""In the `_meta` of a result: some of its text was replaced."""
+_ID = re.compile(r'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,100}")')
+
+
+class WatchedTransport(AbstractAsyncContextManager[TransportStreams]):
+    """A transport that says when the server's side has ended, which the SDK keeps to itself until the next call."""
+
+    def __init__(self, transport: Transport, lost: Callable[[], None]) -> None:
+        self._transport = transport
+        self._lost = lost
+
+    async def __aenter__(self) -> TransportStreams:
+        read, write = await self._transport.__aenter__()
+        return WatchedStream(read, self._lost), write
+
+    async def __aexit__(self, *details: Any) -> bool | None:
+        return await self._transport.__aexit__(*details)
+
+
+class WatchedStream:
+    """The read stream of a transport, with a word about its end."""
+
+    def __init__(self, stream: ReadStream[SessionMessage | Exception], lost: Callable[[], None]) -> None:
+        self._stream = stream
+        self._lost = lost
+
+    @property
+    def last_context(self) -> Any:
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        return readable(await self._stream.receive())
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> "WatchedStream":
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        ended = True
+        try:
+            item = readable(await self._stream.__anext__())
+            ended = False
+        finally:
+            if ended:
+                self._lost()
+        return item
+
+    async def __aenter__(self) -> "WatchedStream":
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *details: Any) -> bool | None:
+        return await self._stream.__aexit__(*details)
+
+
+def readable(item: SessionMessage | Exception) -> SessionMessage | Exception:
+    """The item, or what became of an answer that the SDK could not read."""
+    line = _answer_in(item) if isinstance(item, ValidationError) else None
+    if line is None:
+        return item
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(_mended(line), by_name=False))
+    except (ValueError, RecursionError):
+        return _refusal(line) or item
+
+
+def _answer_in(error: ValidationError) -> str | None:
+    """The line that was refused, if it carries the result of a call."""
+    for one in error.errors(include_url=False, include_context=False):
+        line = one["input"] if isinstance(one["input"], str) else None
+        if isinstance(one["input"], dict) and "jsonrpc" in one["input"]:
+            line = json.dumps(one["input"])
+        if line is not None and ('"result"' in line or '"error"' in line):
+            return line
+    return None
+
+
+def _mended(line: str) -> str:
+    """The line with whole characters only, and a mark that says so; ValueError if it carries no object as result."""
+    value: Any = json.loads(line)
+    result = value.get("result") if isinstance(value, dict) else None
+    if not isinstance(result, dict):
+        raise ValueError
+    meta = result.get("_meta")
+    result["_meta"] = {**(meta if isinstance(meta, dict) else {}), REPLACED: True}
+    return without_lone_surrogates(json.dumps(value, ensure_ascii=False))
+
+
+def _refusal(line: str) -> SessionMessage | None:
+    found = _ID.search(line)
+    if found is None:
+        return None
+    unreadable = ErrorData(code=PARSE_ERROR, message="The server's answer can't be read.")
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=json.loads(found[1]), error=unreadable))
