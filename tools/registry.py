@@ -45,10 +45,9 @@ async def freeze_tools(
     frozen: list[FrozenTool] = []
     for entry in definition.tools:
         frozen += await _frozen(entry, open_servers, resolve_secret)
-    frozen = _with_unique_names(frozen)
-    if frozen and all(tool.name != "result_read" for tool in frozen):
+    if frozen and not any(tool.kind == "builtin" and tool.name == "result_read" for tool in frozen):
         frozen.append(freeze_builtin(_RESULT_READ))
-    return tuple(frozen)
+    return tuple(_with_unique_names(frozen))
 
 
 async def _frozen(entry: ToolEntry, open_servers: OpenServers, resolve_secret: ResolveSecret) -> Sequence[FrozenTool]:

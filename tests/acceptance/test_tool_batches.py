@@ -9,6 +9,7 @@ from tests.support.model_server import RecordedRequest
 from tests.support.replies import Reply
 from tests.support.run_tools import traced
 from tests.support.run_world import Json, RunWorld, python_tool
+from tests.support.tool_server import Answer, tool_server
 
 
 def results(messages: list[Json]) -> list[str]:
@@ -139,6 +140,19 @@ async def test_a_huge_result_is_stored_whole_shown_in_part_and_read_on_by_page(w
     assert (big["name"], read["name"], read["state"]) == ("repeat", "result_read", "accepted")
     raw = await world.get(f"/operations/{big['operation_id']}/result", view="raw")
     assert "0123456789" * 10_000 in str(raw)
+
+
+async def test_a_result_nested_too_deeply_for_an_answer_is_read_as_text(world: RunWorld) -> None:
+    """SPEC T5, E: what a tool's server sends is its result, and reading it raw works whatever its shape."""
+    body = b"[" * 600 + b"]" * 600
+    async with tool_server(Answer(body=body)) as server:
+        await world.publish(tools=[{"kind": "http", "name": "deep", "url": server.url, "effect": "read_only"}])
+        world.model.add(replies.calls(("deep", {})), "done")
+        run = await world.ask()
+    assert results(world.sent[1]) == [body.decode()]
+    [tool] = [one for one in await world.operations(run["run_id"]) if one["purpose"] == "tool"]
+    raw = await world.get(f"/operations/{tool['operation_id']}/result", view="raw")
+    assert (raw["encoding"], raw["result"]) == ("text", body.decode())
 
 
 def reading_on(request: RecordedRequest) -> Reply:

@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Any
 
-TOOLS = ("echo", "hangs", "hangs_once", "dies", "leaves_a_child", "answers")
+TOOLS = ("echo", "hangs", "hangs_once", "dies", "leaves_a_child", "answers", "result_read")
 CHILD = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
 
 

@@ -252,6 +252,14 @@ def hidden_async() -> Any:
     return inside()
 
 
+async def raises_when_cancelled() -> None:
+    try:
+        await asyncio.sleep(20)
+    finally:
+        await asyncio.sleep(0.1)
+        raise LookupError("MARK-late")
+
+
 def sleeps(seconds: float) -> str:
     time.sleep(seconds)
     return "slept"

@@ -1,6 +1,7 @@
 """The tools of a release from its definition to its calls."""
 
 import json
+import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -30,6 +31,9 @@ SERVER = {
     "allow": ["echo"],
     "effect": {"echo": "idempotent"},
 }
+
+SERVER_FILE = Path(__file__).resolve().parents[2] / "support" / "plain_mcp_server.py"
+PLAIN = {"kind": "mcp", "name": "ours", "command": [sys.executable, "-I", "-S", str(SERVER_FILE), os.devnull]}
 
 
 def definition(*tools: dict[str, Any]) -> AgentDefinition:
@@ -90,6 +94,14 @@ async def test_names_that_still_meet_are_refused(servers: McpServers) -> None:
     taken = PYTHON | {"name": "ours_echo"}
     with pytest.raises(ConfigurationInvalidError, match="ours_echo"):
         await frozen(servers, SERVER, PYTHON | {"name": "echo"}, taken)
+
+
+async def test_nobody_takes_the_name_of_the_tool_that_reads_results(servers: McpServers) -> None:
+    """SPEC T1, T5: a reference in a shortened result is always one that can be read."""
+    with pytest.raises(ConfigurationInvalidError, match="'result_read'"):
+        await frozen(servers, PYTHON | {"name": "result_read"})
+    tools = await frozen(servers, PLAIN | {"allow": ["result_read"]})
+    assert [(tool.name, tool.kind) for tool in tools] == [("ours_result_read", "mcp"), ("result_read", "builtin")]
 
 
 async def answer(box: ToolBox, name: str, **arguments: Any) -> ToolOutcome:

@@ -2,6 +2,7 @@
 
 import asyncio
 import enum
+import gc
 import json
 import math
 import threading
@@ -342,6 +343,20 @@ async def test_a_stop_does_not_wait_for_a_tool_that_ignores_it(function: str, ar
     async with asyncio.timeout(1):
         with pytest.raises(asyncio.CancelledError):
             await running
+
+
+async def test_a_tool_that_raises_after_it_was_cancelled_is_heard_by_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """SPEC S8, Y6: the stop doesn't wait for its last word, and that word is in no log."""
+    running = asyncio.create_task(result("raises_when_cancelled"))
+    await asyncio.sleep(0.1)
+    running.cancel()
+    async with asyncio.timeout(0.5):
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    del running
+    await asyncio.sleep(0.2)
+    gc.collect()
+    assert caplog.text == ""
 
 
 async def test_a_function_that_never_returns_does_not_hold_up_the_exit() -> None:
