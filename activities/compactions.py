@@ -14,6 +14,7 @@ from activities.failures import translated, until_stored
 from activities.heartbeat import heartbeating
 from activities.model_breaks import BrokenTry, settle_break
 from activities.releases import Kit, Releases
+from activities.used import answer_used, break_used
 from context.blocks import Block, block_room, block_text, carried, carried_limit, plan_blocks
 from context.compaction import check_calls
 from context.episodes import (
@@ -171,9 +172,11 @@ class CompactionActivities:
             return begun
         answer = await writer.complete(body, on_first_output=_nothing)
         if isinstance(answer, ModelBroke):
+            broke = await break_used(self._commits, writer, request.operation_id, answer)
             tried = BrokenTry(request.operation_id, begun.attempt_no, digest, call.deadline_at)
-            policy = writer.retry
-            return _failed(await settle_break(self._commits, policy, tried, answer))
+            limits = kit.release.definition.limits
+            return _failed(await settle_break(self._commits, writer.retry, limits, tried, broke))
+        answer = await answer_used(self._commits, writer, request.operation_id, answer)
         return await self._accept(kit, call, request, begun, answer, digest)
 
     async def _permit(self, call: SummariseBlock, request: "FrozenRequest", digest: bytes) -> Begun | BlockVerdict:

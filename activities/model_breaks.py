@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from activities.failures import try_again, until_stored
-from context.errors import ModelContextLengthError, ModelFailedError
-from context.policy import RetryPolicy
-from context.steps import Content, FailAttempt, ModelBroke, ModelVerdict
+from context.errors import BudgetExhaustedError, ModelContextLengthError, ModelFailedError
+from context.policy import Limits, RetryPolicy
+from context.replies import Usage
+from context.steps import Content, FailAttempt, Failures, ModelBroke, ModelVerdict
 
 if TYPE_CHECKING:
     from storage.run_commits import RunCommits
@@ -24,14 +25,16 @@ class BrokenTry:
     deadline_at: float | None
 
 
-async def settle_break(commits: "RunCommits", policy: RetryPolicy, tried: BrokenTry, broke: ModelBroke) -> ModelVerdict:
+async def settle_break(
+    commits: "RunCommits", policy: RetryPolicy, limits: Limits, tried: BrokenTry, broke: ModelBroke
+) -> ModelVerdict:
     """Store the failure; the verdict if it was the last try. Raises the failure that Temporal answers with another."""
     before = await until_stored(lambda: commits.failures(tried.operation_id))
     pause = broke.retry_after_s or 0
     out_of_tries = before.count + 1 >= policy.max_attempts or before.elapsed_s + pause > policy.max_elapsed_s
     too_late = tried.deadline_at is not None and time.time() + pause > tried.deadline_at
     final = not broke.retryable or out_of_tries or too_late
-    verdict = _failure(broke) if final else None
+    verdict = _failure(broke) if final else _too_dear(limits, before, broke)
     failed = FailAttempt(
         operation_id=tried.operation_id,
         attempt_no=tried.attempt_no,
@@ -41,11 +44,25 @@ async def settle_break(commits: "RunCommits", policy: RetryPolicy, tried: Broken
         status=broke.status,
         verdict=verdict,
         fragment=Content(broke.fragment) if broke.fragment else None,
+        usage=broke.usage,
+        cost=broke.cost,
     )
     await until_stored(lambda: commits.fail_attempt(failed))
     if verdict is None:
         raise try_again(broke, before.count)
     return verdict
+
+
+def _too_dear(limits: Limits, before: Failures, broke: ModelBroke) -> ModelVerdict | None:
+    """The end if what broke took the Run over a limit (SPEC L5): another try would only add to it."""
+    usage = broke.usage or Usage()
+    tokens = before.tokens + (usage.input_tokens or 0) + (usage.output_tokens or 0)
+    cost = before.cost + (broke.cost or 0)
+    over_tokens = limits.max_total_tokens is not None and tokens >= limits.max_total_tokens
+    if broke.usage is None or not (over_tokens or (limits.max_cost is not None and cost >= limits.max_cost)):
+        return None
+    over = BudgetExhaustedError
+    return ModelVerdict(kind="failed", end_reason=over.end_reason, code=over.code, over_budget=True)
 
 
 def _failure(broke: ModelBroke) -> ModelVerdict:

@@ -15,6 +15,7 @@ from activities.failures import translated, until_stored
 from activities.heartbeat import heartbeating
 from activities.model_breaks import BrokenTry, settle_break
 from activities.releases import Kit, Releases
+from activities.used import answer_used, break_used
 from context.errors import CallIdsTakenError, SupersededError
 from context.ids import model_operation_id, root_context_id
 from context.steps import (
@@ -101,8 +102,11 @@ class ModelCallActivities:
             return _Outcome(begun)
         answer = await kit.model.complete(body, on_first_output=lambda: self._first_output(request, begun))
         if isinstance(answer, ModelBroke):
+            broke = await break_used(self._commits, kit.model, call.operation_id, answer)
             tried = BrokenTry(call.operation_id, begun.attempt_no, digest, call.deadline_at)
-            return _Outcome(await settle_break(self._commits, kit.release.definition.model.retry, tried, answer))
+            limits = kit.release.definition.limits
+            return _Outcome(await settle_break(self._commits, kit.model.retry, limits, tried, broke))
+        answer = await answer_used(self._commits, kit.model, call.operation_id, answer)
         return await self._accept(kit, call, request, begun, answer, digest)
 
     async def _follow(self, kit: Kit, call: CallModel, outcome: "_Outcome") -> ModelVerdict:

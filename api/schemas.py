@@ -225,7 +225,9 @@ class RunError(Answer):
 
 
 class UsageTotals(Answer):
-    """Tokens and cost; `cost` is null if any price is unknown, `unknown` counts attempts without reported usage."""
+    """Tokens and cost; `cost` is null if any price is unknown. `unknown` counts attempts whose usage the provider did
+    not report as a whole: estimates stand for them, or nothing for calls that were cut off.
+    """
 
     input_tokens: int
     output_tokens: int

@@ -23,6 +23,7 @@ AgentLoomError
 from typing import ClassVar
 
 from context.model_ends import ModelEnd
+from context.replies import Usage
 
 
 class AgentLoomError(Exception):
@@ -221,6 +222,8 @@ class ModelCallError(AgentLoomError):
         self.retryable = retryable
         self.status = status
         self.retry_after_s = retry_after_s
+        self.usage: Usage | None = None
+        """What the provider had reported by then, if it did."""
 
 
 class SupersededError(AgentLoomError):

@@ -8,7 +8,10 @@ FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "other"
 
 
 class Usage(BaseModel):
-    """Tokens as the provider reported them. None means it did not say, which is not zero (SPEC L5)."""
+    """Tokens as the provider reported them. None means it did not say, which is not zero (SPEC L5).
+
+    `estimated`: what it did not say was counted here instead (`context.usage`).
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -16,6 +19,7 @@ class Usage(BaseModel):
     output_tokens: int | None = None
     cached_tokens: int | None = None
     reasoning_tokens: int | None = None
+    estimated: bool = False
 
 
 class ReplyCall(BaseModel):

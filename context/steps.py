@@ -203,10 +203,12 @@ class FailAttempt:
 
 @dataclass(frozen=True)
 class Failures:
-    """How many tries failed so far, and the seconds since the first began."""
+    """How many tries failed so far, the seconds since the first began, and what the Run has used by now."""
 
     count: int
     elapsed_s: float
+    tokens: int = 0
+    cost: Decimal = Decimal(0)
 
 
 @dataclass(frozen=True)
@@ -221,13 +223,18 @@ class ModelAnswered:
 
 @dataclass(frozen=True)
 class ModelBroke:
-    """One try failed. `reason` is as in ModelCallError; `fragment` is what came before the break."""
+    """One try failed. `reason` is as in ModelCallError; `fragment` is what came before the break, `came` the reading
+    of it. `usage` is None if none was reported, and nothing came that could be counted.
+    """
 
     reason: str
     retryable: bool
     status: int
     retry_after_s: float | None
     fragment: bytes | None = field(default=None, repr=False)
+    came: ModelReply | None = field(default=None, repr=False)
+    usage: Usage | None = None
+    cost: Decimal | None = None
 
 
 # --- accepting -------------------------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ class ReplyAssembler:
         self._refusal: list[str] = []
         self._slots = CallSlots()
         self._finish: str | None = None
-        self._usage = Usage()
+        self.usage = Usage()
         self._model: str | None = None
         self._id: str | None = None
         self.is_done = False
@@ -104,7 +104,7 @@ class ReplyAssembler:
             calls=tuple(self._clean_call(call) for call in self._slots.calls()),
             finish_reason=finish,
             provider_finish_reason=self._clean(self._finish or "") or None,
-            usage=self._usage,
+            usage=self.usage,
             provider_model=self._clean(self._model or "") or None,
             provider_request_id=self._clean(self._id or "") or None,
         )
@@ -129,10 +129,15 @@ class ReplyAssembler:
             raise classify_embedded(document)
         self._model = _text_of(document.get("model")) or self._model
         self._id = _text_of(document.get("id")) or self._id
-        self._usage = read_usage(document.get("usage"), before=self._usage)
+        self._take_usage(document)
         choices = document.get("choices")
         for choice in choices if isinstance(choices, list) else []:
             self._take_choice(choice)
+
+    def _take_usage(self, place: dict[str, Any]) -> None:
+        """Usage stands in the document, in its choice (Moonshot), or under a name of the server's own (Groq)."""
+        for value in (place.get("usage"), *(place[key].get("usage") for key in ("x_groq",) if _is_group(place, key))):
+            self.usage = read_usage(value, before=self.usage)
 
     def _take_choice(self, choice: object) -> None:
         if not isinstance(choice, dict):
@@ -141,6 +146,7 @@ class ReplyAssembler:
             return
         if choice.get("error"):
             raise classify_embedded(choice)
+        self._take_usage(choice)
         delta, message = choice.get("delta"), choice.get("message")
         if isinstance(delta, dict):
             self._take_delta(delta, add_call=self._slots.add)
@@ -190,6 +196,10 @@ class ReplyAssembler:
             self._reasoning.append(_thinking(part.get("thinking")))
         else:
             raise MalformedAnswerError
+
+
+def _is_group(place: dict[str, Any], key: str) -> bool:
+    return isinstance(place.get(key), dict)
 
 
 def _thinking(value: object) -> str:

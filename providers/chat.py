@@ -176,6 +176,7 @@ class _Attempt:
     def failure(self, cause: ModelCallError, credentials: Credentials) -> ModelCallError:
         """The error of this attempt: with a fragment, if output had come."""
         if not self._reader.has_output:
+            cause.usage = self._reader.reported_usage
             return cause
         fragment = self._reader.fragment()
         return errors.BrokenStreamError(

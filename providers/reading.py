@@ -1,6 +1,6 @@
 """Reads the bytes of an answer as they come, whether the server streams events or sends one JSON body (SPEC L1)."""
 
-from context.replies import ModelReply
+from context.replies import ModelReply, Usage
 from providers.assembler import ReplyAssembler
 from providers.errors import IncompleteAnswerError, MalformedAnswerError
 from providers.stream import ServerEvent, StreamDecoder, UndecodableStreamError
@@ -34,6 +34,11 @@ class AnswerReader:
     def is_complete(self) -> bool:
         """Whether what has come may be taken as the whole answer."""
         return self._assembler.is_complete
+
+    @property
+    def reported_usage(self) -> Usage | None:
+        """What the provider has reported so far; None if nothing."""
+        return self._assembler.usage if self._assembler.usage != Usage() else None
 
     @property
     def is_normalised(self) -> bool:

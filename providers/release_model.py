@@ -186,8 +186,9 @@ def _compaction_terms(release: Release, budget: Budget) -> CompactionTerms:
 
 
 def _broke(error: ModelCallError) -> ModelBroke:
-    fragment = error.raw if isinstance(error, BrokenStreamError) else None
-    return ModelBroke(error.reason, error.retryable, error.status, error.retry_after_s, fragment)
+    raw, came = (error.raw, error.fragment) if isinstance(error, BrokenStreamError) else (None, None)
+    usage = came.usage if came and came.usage != Usage() else error.usage
+    return ModelBroke(error.reason, error.retryable, error.status, error.retry_after_s, raw, came, usage)
 
 
 def _nothing() -> None:

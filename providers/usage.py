@@ -17,7 +17,7 @@ def read_usage(value: object, *, before: Usage) -> Usage:
         return before
     read = value.get("prompt_tokens"), value.get("completion_tokens")
     input_tokens = _count(read[0]) or None
-    output_tokens = _count(read[1])
+    output_tokens = _with_reasoning(value, _count(read[1]))
     if input_tokens is None and not output_tokens:
         return before
     return Usage(
@@ -30,7 +30,17 @@ def read_usage(value: object, *, before: Usage) -> Usage:
 
 def _cached(value: dict[str, Any]) -> int | None:
     detailed = _detail(value, "prompt_tokens_details", "cached_tokens")
-    return detailed if detailed is not None else _count(value.get("prompt_cache_hit_tokens"))
+    others = (_count(value.get(key)) for key in ("prompt_cache_hit_tokens", "cached_tokens"))
+    return detailed if detailed is not None else next((count for count in others if count is not None), None)
+
+
+def _with_reasoning(value: dict[str, Any], written: int | None) -> int | None:
+    """Some servers leave reasoning out of `completion_tokens`; the total then tells that it was paid for."""
+    reasoning = _detail(value, "completion_tokens_details", "reasoning_tokens")
+    given, total = _count(value.get("prompt_tokens")), _count(value.get("total_tokens"))
+    if not reasoning or given is None or written is None or total != given + written + reasoning:
+        return written
+    return written + reasoning
 
 
 def _detail(value: dict[str, Any], group: str, key: str) -> int | None:

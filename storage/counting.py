@@ -4,14 +4,24 @@ from decimal import Decimal
 from typing import Any
 
 from context.replies import Usage
+from context.usage import is_reported
+
+ADD_USAGE = """
+    input_tokens = runs.input_tokens + :input_tokens, output_tokens = runs.output_tokens + :output_tokens,
+    cached_tokens = runs.cached_tokens + :cached_tokens, usage_unknown = runs.usage_unknown + :usage_unknown,
+    cost = CASE WHEN CAST(:cost AS numeric) IS NULL THEN NULL
+                WHEN runs.cost IS NULL AND runs.input_tokens + runs.output_tokens > 0 THEN NULL
+                ELSE coalesce(runs.cost, 0) + :cost END
+"""
+"""Assignments of an update of `runs`. One call of unknown cost makes the cost of the Run unknown for good."""
 
 
 def usage_numbers(usage: Usage, cost: Decimal | None) -> dict[str, Any]:
-    """The binds of a statement that counts it; a figure that was not reported is counted as unknown."""
+    """The binds of a statement that counts it. `usage_unknown` counts calls that were not reported as a whole."""
     return {
         "input_tokens": usage.input_tokens or 0,
         "output_tokens": usage.output_tokens or 0,
         "cached_tokens": usage.cached_tokens or 0,
-        "usage_unknown": int(usage.input_tokens is None or usage.output_tokens is None),
+        "usage_unknown": int(usage.estimated or not is_reported(usage)),
         "cost": cost,
     }

@@ -27,7 +27,7 @@ from context.steps import (
 from storage.batches import BatchCalls, batch_calls
 from storage.commits.accept_model import accept_model
 from storage.commits.begin_attempt import begin_attempt, begin_tool_call
-from storage.commits.fail_attempt import fail_attempt, failures
+from storage.commits.fail_attempt import estimated_input, fail_attempt, failures
 from storage.commits.finish_run import finish_run
 from storage.commits.freeze_request import freeze_request
 from storage.commits.open_run import open_run
@@ -80,6 +80,9 @@ class RunCommits:
 
     async def failures(self, operation_id: UUID) -> Failures:
         return await failures(self._store, operation_id)
+
+    async def estimated_input(self, operation_id: UUID) -> int:
+        return await estimated_input(self._store, operation_id)
 
     async def fail_attempt(self, request: FailAttempt) -> None:
         await fail_attempt(self._store, request)

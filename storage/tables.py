@@ -162,7 +162,7 @@ runs = Table(
     Column("output_tokens", BigInteger, nullable=False, server_default="0"),
     Column("cached_tokens", BigInteger, nullable=False, server_default="0"),
     Column("cost", Numeric),  # None: unknown
-    Column("usage_unknown", Integer, nullable=False, server_default="0"),  # attempts without reported usage
+    Column("usage_unknown", Integer, nullable=False, server_default="0"),  # attempts without whole usage
     Column("active_ms", BigInteger, nullable=False, server_default="0"),  # of earlier executions
     Column("started_at", DateTime(timezone=True)),  # of the current execution
     Column("stop_requested_at", DateTime(timezone=True)),

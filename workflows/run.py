@@ -258,7 +258,7 @@ class RunWorkflow:
                 await self._cancellation()
             case "unusable" | "failed":
                 size = {"estimated": self._known.estimated, "input_limit": self._known.input_limit}
-                raise RunEnds(no_answer(verdict, **size))
+                raise RunEnds(over_budget() if verdict.over_budget else no_answer(verdict, **size))
         if verdict.over_budget:
             raise RunEnds(over_budget())
         if verdict.next is not None:

@@ -17,6 +17,7 @@ from context.messages import safe_name
 from context.operations import Answer, CallTools, CutInsideCall, EmptyAnswer, Unusable
 from context.steps import Acceptance, AcceptModel, Content, ModelVerdict, PlannedCall
 from storage.appending import Appender, ViewHead
+from storage.counting import ADD_USAGE, usage_numbers
 from storage.event_log import EventLog
 from storage.heads import OperationHeads, lock_operation
 from storage.payloads import Sealed, distinct
@@ -40,11 +41,9 @@ SETTLE_ATTEMPT = """
 DELIVER = """
     UPDATE input_deliveries SET state = 'delivered', delivered_at = now() WHERE run_id = :run_id AND state = 'claimed'
 """
-MOVE_RUN = """
+MOVE_RUN = f"""
     UPDATE runs SET phase = :phase, event_head = :event_head, answer_record_id = coalesce(:answer_id, answer_record_id),
-           input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens,
-           cached_tokens = cached_tokens + :cached_tokens, usage_unknown = usage_unknown + :usage_unknown,
-           cost = CASE WHEN CAST(:cost AS numeric) IS NULL THEN cost ELSE coalesce(cost, 0) + :cost END
+           {ADD_USAGE}
     WHERE run_id = :run_id
 """
 
@@ -190,22 +189,17 @@ class _Writes:
         )
         usage = self._request.reply.usage.model_dump_json()
         self._writes.sql(SETTLE_ATTEMPT, usage=usage, attempt_no=self._request.attempt_no)
-        self._writes.bind(operation_id=self._request.operation_id, cost=self._request.cost)
+        self._writes.bind(operation_id=self._request.operation_id)
 
     def _move_heads(self, verdict: ModelVerdict, record_id: UUID) -> None:
-        usage = self._request.reply.usage
         self._writes.insert(view_items, self._shown)
         self._writes.sql(DELIVER)
         self._writes.sql(
             MOVE_RUN,
             phase="running_tools" if verdict.kind == "tools" else "accepting",
             answer_id=record_id if verdict.kind == "answer" else None,
-            input_tokens=usage.input_tokens or 0,
-            output_tokens=usage.output_tokens or 0,
-            cached_tokens=usage.cached_tokens or 0,
-            usage_unknown=int(usage.input_tokens is None or usage.output_tokens is None),
         )
-        self._writes.bind(run_id=self._heads.run_id)
+        self._writes.bind(run_id=self._heads.run_id, **usage_numbers(self._request.reply.usage, self._request.cost))
 
 
 def _verdict(request: AcceptModel, *, over_budget: bool) -> ModelVerdict:

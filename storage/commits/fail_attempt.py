@@ -13,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.replies import Usage
 from context.steps import FailAttempt, Failures
-from storage.counting import usage_numbers
-from storage.database import fetch_one
+from storage.counting import ADD_USAGE, usage_numbers
+from storage.database import fetch_one, fetch_value
 from storage.payloads import Sealed
 from storage.store import Store
 
@@ -31,20 +31,21 @@ END = text("""
     WHERE operation_id = :operation_id AND attempts = :attempt_no AND verdict IS NULL
 """)
 COUNT = text("""
-    SELECT count(*) FILTER (WHERE state = 'failed') AS failed,
-           coalesce(extract(epoch FROM now() - min(started_at)), 0)::float AS elapsed
-    FROM attempts WHERE operation_id = :operation_id
+    SELECT count(a.*) FILTER (WHERE a.state = 'failed')::int AS count,
+           coalesce(extract(epoch FROM now() - min(a.started_at)), 0)::float AS elapsed_s,
+           r.input_tokens + r.output_tokens AS tokens, coalesce(r.cost, 0) AS cost
+    FROM operations o JOIN runs r USING (run_id) LEFT JOIN attempts a USING (operation_id)
+    WHERE o.operation_id = :operation_id GROUP BY r.run_id
 """)
+ESTIMATE = text("SELECT estimated_input_tokens FROM manifests WHERE operation_id = :operation_id")
 LOCK_RUN = text("""
     SELECT 1 FROM runs r JOIN operations o USING (run_id) WHERE o.operation_id = :operation_id FOR UPDATE OF r
 """)
-COUNT_USAGE = text("""
-    UPDATE runs r SET
-      input_tokens = r.input_tokens + :input_tokens, output_tokens = r.output_tokens + :output_tokens,
-      cached_tokens = r.cached_tokens + :cached_tokens, usage_unknown = r.usage_unknown + :usage_unknown,
-      cost = CASE WHEN CAST(:cost AS numeric) IS NULL THEN r.cost ELSE coalesce(r.cost, 0) + :cost END
+COUNT_USAGE = text(f"""
+    UPDATE runs SET {ADD_USAGE}
     FROM operations o JOIN attempts a USING (operation_id)
-    WHERE o.operation_id = :operation_id AND a.attempt_no = :attempt_no AND a.state = 'calling' AND r.run_id = o.run_id
+    WHERE o.operation_id = :operation_id AND a.attempt_no = :attempt_no AND a.state = 'calling'
+      AND runs.run_id = o.run_id
       AND NOT EXISTS (SELECT 1 FROM idle_blocks b WHERE b.operation_id = o.operation_id)
 """)
 
@@ -53,7 +54,14 @@ async def failures(store: Store, operation_id: UUID) -> Failures:
     """What was tried before, to decide whether one more try is allowed."""
     async with store.reading() as connection:
         row = await fetch_one(connection, COUNT, operation_id=operation_id)
-    return Failures(row["failed"], row["elapsed"]) if row else Failures(0, 0)
+    return Failures(**row) if row else Failures(0, 0)
+
+
+async def estimated_input(store: Store, operation_id: UUID) -> int:
+    """What the request of a model call was estimated at, in tokens; 0 if it was never measured."""
+    async with store.reading() as connection:
+        found = await fetch_value(connection, ESTIMATE, operation_id=operation_id)
+    return max(0, found or 0)
 
 
 async def fail_attempt(store: Store, request: FailAttempt) -> None:

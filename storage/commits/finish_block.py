@@ -6,7 +6,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from context.episodes import BlockVerdict, FinishBlock
 from context.errors import SupersededError
 from context.ids import block_operation_id
-from storage.counting import usage_numbers
+from storage.counting import ADD_USAGE, usage_numbers
 from storage.database import fetch_value
 from storage.episodes import LockedEpisode, lock_episode
 from storage.event_log import EventLog
@@ -30,13 +30,7 @@ MOVE_CURSOR = """
     WHERE episode_id = :episode_id
 """
 COUNT_NOTHING = "UPDATE runs SET event_head = :event_head WHERE run_id = :run_id"
-COUNT_USAGE = """
-    UPDATE runs SET event_head = :event_head,
-           input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens,
-           cached_tokens = cached_tokens + :cached_tokens, usage_unknown = usage_unknown + :usage_unknown,
-           cost = CASE WHEN CAST(:cost AS numeric) IS NULL THEN cost ELSE coalesce(cost, 0) + :cost END
-    WHERE run_id = :run_id
-"""
+COUNT_USAGE = f"UPDATE runs SET event_head = :event_head, {ADD_USAGE} WHERE run_id = :run_id"
 VERDICT = text("SELECT verdict FROM operations WHERE operation_id = :operation_id")
 
 

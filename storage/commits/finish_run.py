@@ -38,20 +38,35 @@ CLOSE_OPERATIONS = """
     WHERE run_id = :run_id AND state IN ('prepared', 'frozen', 'calling', 'raw_stored')
       AND NOT EXISTS (SELECT 1 FROM idle_blocks b WHERE b.operation_id = operations.operation_id)
 """
-CLOSE_ATTEMPTS = """
-    UPDATE attempts a SET state = 'superseded', ended_at = now() FROM operations o
+UNKNOWN = """'{"input_tokens": null, "output_tokens": null, "estimated": false}'"""
+CLOSE_ATTEMPTS = f"""
+    UPDATE attempts a SET state = 'superseded', ended_at = now(),
+           usage = CASE WHEN o.purpose = 'tool' THEN a.usage ELSE coalesce(a.usage, {UNKNOWN}) END
+    FROM operations o
     WHERE o.run_id = :run_id AND a.operation_id = o.operation_id AND a.state = 'calling'
       AND o.state IN ('prepared', 'frozen', 'calling', 'raw_stored')
       AND NOT EXISTS (SELECT 1 FROM idle_blocks b WHERE b.operation_id = o.operation_id)
+"""
+# Model calls of which nobody learnt what they used; marked, so that a later execution does not count them again.
+MARK_LOST = f"""
+    UPDATE attempts a SET usage = {UNKNOWN} FROM operations o
+    WHERE o.run_id = :run_id AND o.purpose <> 'tool' AND a.operation_id = o.operation_id
+      AND a.state = 'superseded' AND a.usage IS NULL
+"""
+LOST = """
+    SELECT count(*) FROM operations o JOIN attempts a USING (operation_id)
+    WHERE o.run_id = :run_id AND o.purpose <> 'tool' AND a.usage IS NULL
+      AND (a.state = 'superseded'
+           OR (a.state = 'calling' AND o.state IN ('prepared', 'frozen', 'calling', 'raw_stored')))
 """
 CLOSE_EPISODES = """
     UPDATE compaction_episodes SET status = 'cancelled', ended_at = now(),
            failure = '{"code": "COMPACTION_FAILED", "reason": "cancelled", "block": null}'
     WHERE run_id = :run_id AND status = 'running' AND operation_id IS NOT NULL
 """
-END = """
+END = f"""
     UPDATE runs SET status = :status, phase = 'ended', end_reason = :end_reason, error = CAST(:error AS jsonb),
-           ended_at = now(), event_head = :event_head,
+           ended_at = now(), event_head = :event_head, usage_unknown = usage_unknown + ({LOST}),
            active_ms = active_ms + coalesce(extract(epoch FROM now() - started_at) * 1000, 0)::bigint
     WHERE run_id = :run_id
 """
@@ -80,7 +95,7 @@ def _standing(run: Any) -> FinishedRun:
 
 def _writes(request: FinishRun, run: Any) -> WriteSet:
     writes = WriteSet()
-    for statement in (CARRY, LET_GO, CLOSE_ATTEMPTS, CLOSE_OPERATIONS, CLOSE_EPISODES):
+    for statement in (CARRY, LET_GO, CLOSE_ATTEMPTS, MARK_LOST, CLOSE_OPERATIONS, CLOSE_EPISODES):
         writes.sql(statement)
     events = EventLog(request.run_id, run["event_head"])
     events.add("run_ended", status=request.status, end_reason=request.end_reason, code=request.code)

@@ -15,7 +15,9 @@ from storage.store import Store
 
 @dataclass(frozen=True)
 class UsageTotals:
-    """`unknown` counts attempts without reported usage; `cost` is None if any price is unknown, which is not zero."""
+    """`unknown` counts attempts whose usage was not reported as a whole; `cost` is None if any price is unknown, which
+    is not zero.
+    """
 
     FIELDS: ClassVar = ("input_tokens", "output_tokens", "cached_tokens", "unknown", "cost")
 
@@ -31,12 +33,13 @@ class UsageTotals:
 TOTALS = """
     WITH used AS (
       SELECT r.input_tokens, r.output_tokens, r.cached_tokens, r.usage_unknown AS unknown, r.cost,
-             r.cost IS NULL AND r.input_tokens + r.output_tokens + r.usage_unknown > 0 AS cost_unknown
+             r.cost IS NULL AND r.input_tokens + r.output_tokens > 0 AS cost_unknown
       FROM sessions s JOIN runs r ON r.session_id = s.session_id WHERE {which}
       UNION ALL
       SELECT coalesce((a.usage ->> 'input_tokens')::bigint, 0), coalesce((a.usage ->> 'output_tokens')::bigint, 0),
              coalesce((a.usage ->> 'cached_tokens')::bigint, 0),
-             (a.usage ->> 'input_tokens' IS NULL OR a.usage ->> 'output_tokens' IS NULL)::integer, a.cost,
+             (a.usage ->> 'input_tokens' IS NULL OR a.usage ->> 'output_tokens' IS NULL
+              OR a.usage @> '{{"estimated": true}}')::integer, a.cost,
              a.cost IS NULL
       FROM sessions s JOIN compaction_episodes e ON e.session_id = s.session_id AND e.operation_id IS NULL
            JOIN idle_blocks b USING (episode_id) JOIN attempts a ON a.operation_id = b.operation_id

@@ -199,6 +199,7 @@ async def test_operations_come_in_the_order_they_were_made_with_their_attempts(s
         "output_tokens": 20,
         "cached_tokens": 40,
         "reasoning_tokens": None,
+        "estimated": False,
     }
     assert await reads.operation(store, two, world.owner_id) == listed[2]
 

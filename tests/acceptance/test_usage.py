@@ -1,0 +1,131 @@
+"""What calls used, whatever the provider says of it, and what the limits make of that (SPEC L5, B5)."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tests.support import replies
+from tests.support.run_world import Json, RunWorld
+
+PRICE = {"price": {"input": 1_000, "output": 2_000}}
+PROMPT = "What is it, and why does nobody count it?"
+
+
+async def attempts(world: RunWorld, run: Json) -> list[Json]:
+    """Every attempt of every model call of the Run, in order."""
+    return [
+        one for call in await world.operations(run["run_id"]) for one in call["attempts"] if call["purpose"] != "tool"
+    ]
+
+
+def figures(attempt: Json) -> tuple[int, int, bool]:
+    usage = attempt["usage"]
+    return usage["input_tokens"], usage["output_tokens"], usage["estimated"]
+
+
+async def test_a_provider_that_reports_nothing_is_estimated_and_marked_so(world: RunWorld) -> None:
+    """SPEC L5: the estimate of the request, the counted answer; the Run says how many figures are ours."""
+    await world.publish(model=PRICE)
+    world.model.add(replies.text("counted by us", usage=None))
+    run = await world.ask(PROMPT)
+    [attempt], [manifest] = await attempts(world, run), await world.manifests(run["run_id"])
+    given, written, estimated = figures(attempt)
+    assert (given, estimated) == (manifest["estimated_input_tokens"], True)
+    assert written >= 3
+    assert (run["usage"]["input_tokens"], run["usage"]["output_tokens"]) == (given, written)
+    assert run["usage"]["unknown"] == 1
+    assert Decimal(run["usage"]["cost"]) == (Decimal(given) * 1_000 + Decimal(written) * 2_000) / 1_000_000
+
+
+@pytest.mark.parametrize("usage", [{"prompt_tokens": 0, "completion_tokens": 0}, {"completion_tokens": 7}])
+async def test_a_report_in_part_is_completed_and_marked_so(world: RunWorld, usage: Json) -> None:
+    """SPEC L1, L5: zeros are no count; what was reported stays as it was reported."""
+    world.model.add(replies.text("an answer", usage=usage))
+    run = await world.ask(PROMPT)
+    [attempt], [manifest] = await attempts(world, run), await world.manifests(run["run_id"])
+    given, written, estimated = figures(attempt)
+    assert (given, estimated) == (manifest["estimated_input_tokens"], True)
+    assert written == usage["completion_tokens"] or (usage["completion_tokens"] == 0 and written > 0)
+
+
+async def test_what_the_provider_reports_is_taken_as_it_is(world: RunWorld) -> None:
+    """SPEC L5, B5: cached and reasoning tokens too; nothing of it is an estimate."""
+    usage = {"prompt_tokens": 900, "completion_tokens": 30, "prompt_tokens_details": {"cached_tokens": 800}}
+    world.model.add(replies.text("x", usage=usage | {"completion_tokens_details": {"reasoning_tokens": 20}}))
+    run = await world.ask(PROMPT)
+    [attempt] = await attempts(world, run)
+    assert figures(attempt) == (900, 30, False)
+    assert (attempt["usage"]["cached_tokens"], attempt["usage"]["reasoning_tokens"]) == (800, 20)
+    assert (run["usage"]["cached_tokens"], run["usage"]["unknown"]) == (800, 0)
+
+
+async def test_a_stream_cut_before_its_usage_counts_what_had_come(world: RunWorld) -> None:
+    """SPEC L2, L5: the failed attempt was paid for, too."""
+    await world.publish(model=PRICE)
+    world.model.add(replies.deltas_reply([{"content": "half"}], finish_reason=None, usage=None, done=False), "whole")
+    run = await world.ask(PROMPT)
+    failed, good = await attempts(world, run)
+    assert (failed["state"], good["state"]) == ("failed", "succeeded")
+    given, written, estimated = figures(failed)
+    assert (given > 0, written > 0, estimated) == (True, True, True)
+    assert figures(good) == (50, 10, False)
+    assert (run["usage"]["input_tokens"], run["usage"]["output_tokens"]) == (given + 50, written + 10)
+    assert run["usage"]["unknown"] == 1
+    assert Decimal(run["usage"]["cost"]) == Decimal(failed["cost"]) + Decimal(good["cost"])
+
+
+@pytest.mark.parametrize("output", [[{"content": "half"}], []])
+async def test_a_broken_attempt_that_had_reported_counts_as_reported(world: RunWorld, output: list[Json]) -> None:
+    """SPEC L5: with or without output before the break."""
+    usage = {"prompt_tokens": 40, "completion_tokens": 4}
+    events = [replies.event({"choices": [{"index": 0, "delta": delta}]}) for delta in output]
+    world.model.add(replies.raw(*events, replies.event({"choices": [], "usage": usage})), "whole")
+    run = await world.ask(PROMPT)
+    failed, _ = await attempts(world, run)
+    assert figures(failed) == (40, 4, False)
+    assert (run["usage"]["input_tokens"], run["usage"]["unknown"]) == (90, 0)
+
+
+async def test_a_refusal_counts_nothing(world: RunWorld) -> None:
+    """SPEC L5: a provider that answers with an error has worked for nothing."""
+    world.model.add(replies.error(503), "fine")
+    run = await world.ask(PROMPT)
+    failed, _ = await attempts(world, run)
+    assert (failed["usage"], failed["cost"]) == (None, None)
+    assert (run["usage"]["input_tokens"], run["usage"]["unknown"]) == (50, 0)
+
+
+SILENT: dict[str, Any] = {"usage": None}
+
+
+@pytest.mark.parametrize("limit", [{"max_total_tokens": 60}, {"max_cost": 0.01}])
+async def test_a_limit_holds_for_a_provider_that_reports_nothing(world: RunWorld, limit: Json) -> None:
+    """SPEC L5: no limit is silently without effect."""
+    await world.publish(tools=["now"], limits=limit, model=PRICE)
+    world.model.add(replies.calls(("now", {}), **SILENT), "not reached")
+    run = await world.ask(PROMPT)
+    assert (run["status"], run["error"]["code"], len(world.model.requests)) == ("exhausted", "BUDGET_EXHAUSTED", 1)
+
+
+@pytest.mark.parametrize("limit", [{"max_total_tokens": 60}, {"max_cost": 0.01}])
+async def test_attempts_that_break_use_up_the_budget_too(world: RunWorld, limit: Json) -> None:
+    """SPEC L2, L5: no further try is made once what broke has cost too much."""
+    await world.publish(limits=limit, model=PRICE)
+    broken = replies.deltas_reply([{"content": "half"}], finish_reason=None, usage=None, done=False)
+    world.model.add(broken, broken, "not reached")
+    run = await world.ask(PROMPT)
+    assert (run["status"], run["error"]["code"], len(world.model.requests)) == ("exhausted", "BUDGET_EXHAUSTED", 1)
+
+
+async def test_a_call_that_was_cut_off_has_unknown_usage(world: RunWorld) -> None:
+    """SPEC L5, S8: nobody was told what the stopped call used; it is unknown, once, and not zero."""
+    world.model.add(replies.text("never").but(hold="never"), "done")
+    run_id = await world.start(PROMPT)
+    await world.model.wait_for_requests(1)
+    await world.stop(run_id)
+    stopped = await world.ended(run_id)
+    assert (stopped["usage"]["unknown"], stopped["usage"]["input_tokens"]) == (1, 0)
+    await world.resume(run_id)
+    run = await world.ended(run_id)
+    assert (run["usage"]["unknown"], run["usage"]["input_tokens"]) == (1, 50)
