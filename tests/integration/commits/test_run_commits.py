@@ -227,3 +227,25 @@ async def test_what_a_useless_answer_used_is_counted_once(store: Store, rival: S
     (run,) = await rows(store, "SELECT input_tokens, output_tokens, usage_unknown, cost FROM runs")
     assert tuple(run.values()) == (50, 10, 0, Decimal("1.5"))
     assert await count(store, "operations", "raw_id IS NOT NULL AND state = 'failed'") == 1
+
+
+async def test_one_call_of_unknown_price_makes_the_cost_of_the_run_unknown_for_good(store: Store, opened: Life) -> None:
+    """SPEC L5: a sum of what happens to be known would pass for the whole."""
+    await opened.prepare(store)
+    broke = FailAttempt(
+        operation_id=opened.operation_id,
+        attempt_no=1,
+        request_hash=HASH,
+        code="MODEL_FAILED",
+        reason="model_unavailable",
+        status=0,
+        verdict=None,
+        usage=Usage(input_tokens=50, output_tokens=10, estimated=True),
+    )
+    costs = (Decimal(1), None, Decimal(2))
+    for number, cost in enumerate(costs, start=1):
+        if number > 1:
+            await begin_attempt(store, BeginAttempt(opened.operation_id, 1, HASH))
+        await fail_attempt(store, replace(broke, attempt_no=number, cost=cost))
+    (run,) = await rows(store, "SELECT input_tokens, output_tokens, usage_unknown, cost FROM runs")
+    assert tuple(run.values()) == (150, 30, 3, None)

@@ -264,11 +264,38 @@ def test_a_second_choice_is_not_mixed_in() -> None:
             {"prompt_tokens": 9, "completion_tokens": 5, "prompt_cache_hit_tokens": 8},
             Usage(input_tokens=9, output_tokens=5, cached_tokens=8),
         ),
+        ({"prompt_tokens": 9, "completion_tokens": 5, "cached_tokens": 7},
+         Usage(input_tokens=9, output_tokens=5, cached_tokens=7)),
+        ({"prompt_tokens": 9, "completion_tokens": 1e300}, Usage(input_tokens=9)),
+        (
+            {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 17,
+             "completion_tokens_details": {"reasoning_tokens": 3}},
+            Usage(input_tokens=9, output_tokens=8, reasoning_tokens=3),
+        ),
+        (
+            {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14,
+             "completion_tokens_details": {"reasoning_tokens": 3}},
+            Usage(input_tokens=9, output_tokens=5, reasoning_tokens=3),
+        ),
     ],
 )  # fmt: skip
 def test_usage_is_what_the_provider_said_and_unknown_otherwise(usage: object, expected: Usage) -> None:
     """SPEC L5: unknown is not zero."""
     assert read(deltas_reply([{"content": "x"}], usage=usage)).usage == expected
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": {"prompt_tokens": 9}}]},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "x_groq": {"usage": {"prompt_tokens": 9}}},
+        {"choices": [], "usage": {"prompt_tokens": 9}, "x_groq": "none"},
+    ],
+)
+def test_usage_is_found_where_servers_put_it(last: dict[str, Any]) -> None:
+    """SPEC L5: in the document, in its choice, under a name of the server's own."""
+    pieces = (event({"choices": [{"index": 0, "delta": {"content": "x"}}]}), event(last), b"data: [DONE]\n\n")
+    assert read(Reply(pieces=pieces)).usage == Usage(input_tokens=9)
 
 
 def test_a_late_report_of_zeros_does_not_erase_an_earlier_one() -> None:
