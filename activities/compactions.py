@@ -38,6 +38,7 @@ from context.ids import block_operation_id
 from context.material import piece_of
 from context.messages import ChatMessage
 from context.pairing import GroupBorders
+from context.policy import Limits
 from context.steps import BeginAttempt, Begun, Content, FailAttempt, ModelAnswered, ModelBroke, ModelVerdict, Stopping
 from context.summaries import (
     NoSummary,
@@ -174,7 +175,7 @@ class CompactionActivities:
         if isinstance(answer, ModelBroke):
             broke = await break_used(self._commits, writer, request.operation_id, answer)
             tried = BrokenTry(request.operation_id, begun.attempt_no, digest, call.deadline_at)
-            limits = kit.release.definition.limits
+            limits = Limits() if call.episode.is_idle else kit.release.definition.limits  # no Run pays for those
             return _failed(await settle_break(self._commits, writer.retry, limits, tried, broke))
         answer = await answer_used(self._commits, writer, request.operation_id, answer)
         return await self._accept(kit, call, request, begun, answer, digest)
