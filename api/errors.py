@@ -13,8 +13,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import compile_path
 
+from api.allowed import fitting_methods
 from api.places import meant, place_of
 from context import errors
 from context.errors import AgentLoomError, InputInvalidError, RateLimitedError, UnavailableError
@@ -115,6 +115,13 @@ def invalid_problem(reasons: Sequence[tuple[str, str]], *, code: str = InputInva
     return problem(422, code, detail, title=title, errors=listed)
 
 
+def nowhere_problem(reasons: Sequence[tuple[str, str]]) -> Problem:
+    """404 for an address with a part that can't be the id or name it stands for: no such thing can be there."""
+    rules = "; ".join(f"{place.removeprefix('path.')} {reason}" for place, reason in reasons)
+    sentence = SENTENCE_OF_STATUS[404]
+    return problem(404, errors.NotFoundError.code, f"{sentence} ({rules})", title=sentence)
+
+
 def internal_problem() -> Problem:
     """500: the details are in the log of the server, without content."""
     return problem(500, "INTERNAL", AgentLoomError.sentence)
@@ -160,6 +167,8 @@ async def _on_domain_error(request: Request, error: Exception) -> Response:
 async def _on_invalid(request: Request, error: Exception) -> Response:
     refused = cast(RequestValidationError, error)
     found = refused.errors()
+    if misplaced := [one for one in found if one["loc"][0] == "path"]:
+        return nowhere_problem(reasons_of(misplaced, body=None))
     in_definition = all(tuple(one["loc"][:2]) == ("body", "definition") and len(one["loc"]) > 2 for one in found)
     code = errors.ConfigurationInvalidError.code if in_definition else InputInvalidError.code
     return invalid_problem(reasons_of(found[:MOST_LISTED], body=refused.body), code=code)
@@ -167,17 +176,13 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
     refused = cast(HTTPException, error)
+    methods = fitting_methods(request) if refused.status_code == 405 else []
+    if refused.status_code == 405 and not methods:
+        return problem(404, errors.NotFoundError.code, SENTENCE_OF_STATUS[404])
     code = CODE_OF_STATUS.get(refused.status_code, InputInvalidError.code)
     sentence = SENTENCE_OF_STATUS.get(refused.status_code, InputInvalidError.sentence)
-    headers = {"Allow": allowed_methods(request)} if refused.status_code == 405 else refused.headers
+    headers = {"Allow": ", ".join(methods)} if methods else refused.headers
     return problem(refused.status_code, code, sentence, headers=headers)
-
-
-def allowed_methods(request: Request) -> str:
-    """The methods that the address takes over all routes; the framework names only those of the first that matches."""
-    paths: Mapping[str, Mapping[str, Any]] = request.app.openapi()["paths"]
-    fitting = (methods for path, methods in paths.items() if compile_path(path)[0].match(request.url.path))
-    return ", ".join(sorted({method.upper() for methods in fitting for method in methods}))
 
 
 async def _on_unexpected(request: Request, error: Exception) -> Response:

@@ -5,6 +5,7 @@ their position (SPEC Y6).
 """
 
 from collections.abc import Iterator
+from uuid import UUID
 
 from fastapi import Request
 from fastapi.dependencies.models import Dependant
@@ -18,6 +19,25 @@ SINGLE_HEADERS = ("authorization", "content-type", "idempotency-key", "last-even
 def query_names(route: Dependant) -> frozenset[str]:
     """The query parameters that a route and what it depends on take."""
     return frozenset(_query_names(route))
+
+
+def path_ids(route: Dependant) -> tuple[str, ...]:
+    """The parts of a route's path that are ids."""
+    return tuple(one.alias for one in route.path_params if one.field_info.annotation is UUID)
+
+
+def leads_somewhere(request: Request, ids: tuple[str, ...]) -> bool:
+    """Whether those parts of the address can be ids."""
+    return all(is_id(str(request.path_params[name])) for name in ids)
+
+
+def is_id(part: str) -> bool:
+    """Whether this part of an address can be an id."""
+    try:
+        UUID(part)
+    except ValueError:
+        return False
+    return True
 
 
 def check_query(request: Request, known: frozenset[str]) -> None:

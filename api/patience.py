@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope
 
 from api.auth import known_caller
 from api.bodies import strict_json
-from api.parameters import check_headers, check_query, query_names
+from api.parameters import check_headers, check_query, leads_somewhere, path_ids, query_names
 from api.wiring import services_of
 from context.errors import RefusedError, UnavailableError
 
@@ -50,14 +50,15 @@ class PatientRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
-        known = query_names(self.dependant)
+        known, ids = query_names(self.dependant), path_ids(self.dependant)
 
         async def patiently(request: Request) -> Response:
             strict = StrictRequest(request.scope, request.receive)
             patience_s = services_of(request).options.patience_s
             try:
                 check_headers(request)
-                check_query(request, known)
+                if leads_somewhere(request, ids):  # else the framework says so, and the query matters no more
+                    check_query(request, known)
                 await strict.parse()
             except (RefusedError, HTTPException):  # said to those who may ask at all
                 await with_patience(lambda: known_caller(request), patience_s=patience_s)

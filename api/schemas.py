@@ -379,6 +379,15 @@ class ManifestItem(Answer):
     transform: str | None
 
 
+class ManifestBudget(Answer):
+    """Where the rest of the window goes; `trigger` is null for a request that never starts a compaction."""
+
+    context_window: int
+    output_reserve: int
+    safety_margin: int
+    trigger: int | None
+
+
 class ManifestEntry(Answer):
     operation_id: UUID
     purpose: Purpose
@@ -387,6 +396,7 @@ class ManifestEntry(Answer):
     input_limit: int
     counting_method: str
     exact: bool
+    budget: ManifestBudget
     items: list[ManifestItem]
     transforms: list[Any]
     validation: str

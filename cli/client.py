@@ -57,12 +57,27 @@ class ApiRefusedError(CommandError):
         self.refusal = str(problem.get("code", "INTERNAL"))
         title = str(problem.get("title") or f"The API answered with HTTP status {status}.")
         detail = str(problem.get("detail") or "")
+        if self.refusal == "NOT_FOUND" and detail:  # it names what is missing
+            title, detail = detail, "it never was there, or it belongs to somebody else" if "kind" in problem else ""
         super().__init__(
             title,
             why=f"{self.refusal}: {detail}" if detail and detail != title else self.refusal,
             mend=_next_command(self.refusal, problem),
             exit_code=ExitCode.NOT_REACHABLE if status == 503 else ExitCode.REFUSED,
         )
+
+
+WHERE_TO_LOOK = {
+    "session": "agentloom sessions list",
+    "run": "agentloom sessions show SESSION",
+    "agent": "agentloom publish FILE",
+    "operation": "agentloom show operations RUN",
+    "model call": "agentloom show operations RUN",
+    "input": "agentloom show inputs RUN",
+    "record": "agentloom sessions messages SESSION",
+    "key": "agentloom keys list",
+}
+"""The command that lists what there is of a kind, or makes it."""
 
 
 def _next_command(code: str, problem: Mapping[str, Any]) -> str:
@@ -78,6 +93,8 @@ def _next_command(code: str, problem: Mapping[str, Any]) -> str:
             return "export AGENTLOOM_API_KEY=al_…   (an admin makes one: agentloom keys create)"
         case "UNAVAILABLE":
             return "agentloom doctor"
+        case "NOT_FOUND":
+            return WHERE_TO_LOOK.get(str(problem.get("kind")), "")
         case _:
             return ""
 

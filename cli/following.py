@@ -124,8 +124,13 @@ async def left_over(api: Api, run_id: str) -> str | None:
 def gauge(used: int, limit: int, *, width: int = 20) -> str:
     """How full a budget is, as a bar and in numbers."""
     share = used / limit if limit > 0 else 1.0
-    filled = min(width, max(0, round(share * width)))
-    return f"[{'#' * filled}{'.' * (width - filled)}] {used}/{limit} tokens ({share:.0%})"
+    return f"{bar(used, limit, width=width)} {used}/{limit} tokens ({share:.0%})"
+
+
+def bar(used: int, limit: int, *, width: int = 20) -> str:
+    """A share as a bar that never leaves its frame."""
+    filled = min(width, max(0, round(used / limit * width))) if limit > 0 else width
+    return f"[{'#' * filled}{'.' * (width - filled)}]"
 
 
 def ending(run: Mapping[str, Any]) -> str:

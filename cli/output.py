@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from context.errors import AgentLoomError
 
@@ -74,13 +75,18 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """A table on standard output. Cells are plain text: brackets in them are no markup."""
+    """A table on standard output. Cells are plain text, in which brackets are no markup, or styled text."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(escape(str(cell)) for cell in row))
+        table.add_row(*(cell if isinstance(cell, Text) else escape(str(cell)) for cell in row))
     data_console().print(table)
+
+
+def print_rich(line: Text) -> None:
+    """One line with styles of its own on standard output; they show on a terminal only."""
+    data_console().print(line, soft_wrap=True)
 
 
 def note(text: str) -> None:

@@ -1,21 +1,22 @@
-"""`agentloom show …`: what a Run did, what each request contained, and the request itself."""
+"""`agentloom show …`: what a Run is and did. What its requests contained is in `cli.show_requests`."""
 
-from hashlib import sha256
-from json import loads
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from cli.json_text import member_text
-from cli.output import CommandError, ExitCode, note, print_bytes, print_json, print_lines, print_table
+from cli.output import print_json, print_lines, print_table
+from cli.show_requests import diff, explain, manifest, request, view
 
-if TYPE_CHECKING:
-    from cli.client import Api
-
-EXPLAINED = ("position", "transform", "snapshot_id", "rule", "limit", "hook")
 RunId = Annotated[str, typer.Argument(help="Id of a Run.")]
-RunOrOperation = Annotated[str, typer.Argument(help="Id of an Operation, or of a Run for its last model call.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
+
+OUTCOMES = {
+    "activated": "in use",
+    "not_smaller": "kept, not used: it would not have been smaller",
+    "sources_changed": "kept, not used: what it covers has changed meanwhile",
+    "another_snapshot": "kept, not used: another summary came first",
+}
+"""What became of a finished summary (SPEC K8, K9)."""
 
 
 def register(app: typer.Typer) -> None:
@@ -23,14 +24,8 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(
         help="Show a Run, its requests and its Operations.", no_args_is_help=True, rich_markup_mode=None
     )
-    group.command()(run)
-    group.command()(inputs)
-    group.command()(operations)
-    group.command()(manifest)
-    group.command()(request)
-    group.command()(view)
-    group.command()(compactions)
-    group.command()(explain)
+    for command in (run, inputs, operations, manifest, request, view, compactions, explain, diff):
+        group.command()(command)
     app.add_typer(group, name="show")
 
 
@@ -88,141 +83,19 @@ def failures(attempts: list[dict[str, Any]]) -> str:
     return ", ".join(f"{one['reason']} {one['status']}" if one.get("status") else one["reason"] for one in failed)
 
 
-def manifest(identity: RunOrOperation, json: AsJson = False) -> int:
-    """Show what a request contained and how full its budget was."""
-    from cli.client import call_api
-    from cli.following import gauge
-
-    found = call_api(lambda api: _manifest(api, identity))
-    if json:
-        print_json(found)
-        return 0
-    method = f"{found['counting_method']}{'' if found['exact'] else ', estimated'}"
-    print_lines([f"operation {found['operation_id']} · {found['purpose']} · {found['model']} · {found['validation']}"])
-    print_lines([f"input {gauge(found['estimated_input_tokens'], found['input_limit'], width=40)} · {method}"])
-    columns = ("kind", "placement", "run", "tokens", "content", "transform")
-    print_table(columns, (_item_row(item) for item in found["items"]))
-    for transform in found["transforms"]:
-        print_lines([f"transform {transform}"])
-    for remark in found["notes"]:
-        print_lines([f"note {remark}"])
-    return 0
-
-
-def request(identity: RunOrOperation, json: AsJson = False) -> int:
-    """Print the request byte for byte as it was sent, and a line end; its SHA-256 goes to standard error.
-
-    It is JSON in any case, so --json changes nothing.
-    """
-    from cli.client import call_api
-
-    body, digest = call_api(lambda api: _request_bytes(api, identity))
-    print_bytes(body)
-    note(f"sha256 {digest}")
-    return 0
-
-
-def view(identity: RunOrOperation, json: AsJson = False) -> int:
-    """Show the messages of a request as the model saw them."""
-    from cli.client import call_api
-    from cli.sessions import message_lines, message_title
-
-    messages = call_api(lambda api: _request(api, identity))["request"]["messages"]
-    if json:
-        print_json(messages)
-        return 0
-    for number, message in enumerate(messages, 1):
-        print_lines([f"── {number} {message_title(message)}", *message_lines(message)])
-    return 0
-
-
 def compactions(run: RunId, json: AsJson = False) -> int:
-    """List a Run's compactions: how far each came, and what it gained."""
+    """Show a Run's compactions: how far each came, what it covers, gained and cost."""
     from cli.client import call_api
 
     found = call_api(lambda api: api.pages(f"/runs/{run}/compactions"))
     if json:
         print_json(found)
         return 0
-    columns = ("episode", "source", "causes", "status", "blocks", "before", "after", "target", "calls", "cost")
-    print_table(columns, (_compaction_row(one) for one in found))
+    if not found:
+        print_lines(["no compaction: the context never came to its trigger"])
+    for number, one in enumerate(found, 1):
+        print_lines(_compaction_lines(number, one))
     return 0
-
-
-def explain(
-    identity: RunOrOperation,
-    record: Annotated[str, typer.Option(help="Id of the record that is asked about.")] = "",
-    given: Annotated[str, typer.Option("--input", help="Id of the input that is asked about.")] = "",
-    json: AsJson = False,
-) -> int:
-    """Say why a record or an input was or was not in a request."""
-    from cli.client import call_api
-
-    if bool(record) == bool(given):
-        raise CommandError("name a record or an input, and only one.", mend="agentloom show explain RUN --input ID")
-    found = call_api(lambda api: _explained(api, identity, {"record": record} if record else {"input": given}))
-    if json:
-        print_json(found)
-        return 0
-    facts = (f"{name} {found[name]}" for name in EXPLAINED if found[name] is not None)
-    print_lines([" · ".join((found["piece"], found["explanation"].replace("_", " "), *facts))])
-    return 0
-
-
-async def _explained(api: "Api", identity: str, subject: dict[str, str]) -> dict[str, Any]:
-    operation = await _model_call(api, identity)
-    found: dict[str, Any] = await api.get(f"/operations/{operation['operation_id']}/explain", **subject)
-    return found
-
-
-async def _request(api: "Api", identity: str) -> dict[str, Any]:
-    operation = await _model_call(api, identity)
-    rebuilt: dict[str, Any] = await api.get(f"/operations/{operation['operation_id']}/request")
-    return rebuilt
-
-
-async def _request_bytes(api: "Api", identity: str) -> tuple[bytes, str]:
-    """The request as it was sent, and its SHA-256 in hex.
-
-    The bytes are cut out of the API's answer: written anew, the same JSON could have other bytes. Raises CommandError
-    if they do not have the hash, which would make them worthless as a proof.
-    """
-    operation = await _model_call(api, identity)
-    answer = await api.get_text(f"/operations/{operation['operation_id']}/request")
-    body, digest = member_text(answer, "request").encode(), str(loads(answer)["sha256"])
-    if sha256(body).hexdigest() != digest:
-        raise CommandError(
-            "The request does not have its hash.",
-            why=f"The bytes that came from the API are not those with SHA-256 {digest}.",
-            mend=f"agentloom show view {identity}",
-            exit_code=ExitCode.ENDED_OTHERWISE,
-        )
-    return body, digest
-
-
-async def _manifest(api: "Api", identity: str) -> dict[str, Any]:
-    operation = await _model_call(api, identity)
-    for one in await api.pages(f"/runs/{operation['run_id']}/manifests"):
-        if one["operation_id"] == operation["operation_id"]:
-            found: dict[str, Any] = one
-            return found
-    raise CommandError(f"operation {identity} has no manifest.", why="Only model calls have one.")
-
-
-async def _model_call(api: "Api", identity: str) -> dict[str, Any]:
-    """The Operation of that id, or the last model call of the Run of that id."""
-    from cli.client import ApiRefusedError
-
-    try:
-        operation: dict[str, Any] = await api.get(f"/operations/{identity}")
-        return operation
-    except ApiRefusedError as refused:
-        if refused.status != 404:
-            raise
-    calls = [one for one in await api.pages(f"/runs/{identity}/operations", limit=200) if one["purpose"] != "tool"]
-    if not calls:
-        raise CommandError(f"run {identity} has called no model yet.", mend=f"agentloom watch {identity}")
-    return dict(calls[-1])
 
 
 def _facts(run: dict[str, Any]) -> list[tuple[str, object]]:
@@ -241,17 +114,53 @@ def _facts(run: dict[str, Any]) -> list[tuple[str, object]]:
     ]
 
 
-def _item_row(item: dict[str, Any]) -> tuple[object, ...]:
-    run_no = "" if item["run_no"] is None else item["run_no"]
-    return item["kind"], item["placement"], run_no, item["tokens"], item["content_hash"][:12], item["transform"] or ""
+def _compaction_lines(number: int, one: dict[str, Any]) -> list[str]:
+    """An episode as a few lines: what became of it, then what there is to say of its summary."""
+    blocks = "no plan yet" if one["blocks"] is None else f"block {one['cursor']} of {one['blocks']}"
+    cost = "cost unknown" if one["cost"] is None else f"cost {one['cost']}"
+    lines = [
+        f"── {number} {one['source']} ({', '.join(one['causes'])}) · {_became(one)} · episode {one['episode_id']}",
+        f"  {blocks} · {one['calls']} call{'' if one['calls'] == 1 else 's'}, {one['input_tokens'] or 0} tokens in, "
+        f"{one['output_tokens'] or 0} out, {cost}",
+    ]
+    if one["tokens_after"] is not None:
+        lines += _gain_lines(one)
+    if one["snapshot_id"]:
+        lines.append(f"  covers {_covered(one)} · snapshot {one['snapshot_id']}")
+    if one["previous_snapshot_id"]:
+        lines.append(f"  with all that the summary before it covered: snapshot {one['previous_snapshot_id']}")
+    return lines
 
 
-def _compaction_row(one: dict[str, Any]) -> tuple[object, ...]:
-    status = one["status"] if one["outcome"] in (None, "activated") else f"{one['status']} ({one['outcome']})"
+def _became(one: dict[str, Any]) -> str:
     if one["failure"]:
-        status = f"{status} ({one['failure']['reason']})"
-    blocks = "" if one["blocks"] is None else f"{one['cursor']}/{one['blocks']}"
-    after = "" if one["tokens_after"] is None else one["tokens_after"]
-    cost = "unknown" if one["cost"] is None else one["cost"]
-    sizes = (one["tokens_before"], after, one["target"], one["calls"], cost)
-    return one["episode_id"], one["source"], ", ".join(one["causes"]), status, blocks, *sizes
+        return f"{one['status']}: {one['failure']['reason']} ({one['failure']['code']})"
+    return OUTCOMES.get(one["outcome"], str(one["status"]))
+
+
+def _gain_lines(one: dict[str, Any]) -> list[str]:
+    """Before and after as bars of one scale."""
+    from cli.following import bar
+
+    scale = max(one["tokens_before"], one["tokens_after"])
+    marks = ["under the target" if one["reaches_target"] else "over the target"]
+    marks += ["cut at its output limit"] if one["truncated"] else []
+    return [
+        f"  before {bar(one['tokens_before'], scale)} {one['tokens_before']} tokens",
+        f"  after  {bar(one['tokens_after'], scale)} {one['tokens_after']} tokens "
+        f"({float(one['ratio']):.0%}) · summary of {one['summary_tokens']}, at most {one['target']} · "
+        + ", ".join(marks),
+    ]
+
+
+def _covered(one: dict[str, Any]) -> str:
+    spans = [_span(part) for part in one["ranges"]]
+    told = ", ".join(spans[:4]) + (f" and {len(spans) - 4} more ranges" if len(spans) > 4 else "")
+    inputs = len(one["replaced_inputs"])
+    earlier = f", {inputs} earlier input{'' if inputs == 1 else 's'} among them" if inputs else ""
+    return f"{one['pieces']} pieces: records {told}{earlier}"
+
+
+def _span(part: dict[str, Any]) -> str:
+    first, last = part["from_seq"], part["through_seq"]
+    return str(first) if first == last else f"{first}–{last}"

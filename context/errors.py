@@ -20,10 +20,14 @@ AgentLoomError
 └── UnavailableError        the database or Temporal is away; the same call may be sent again
 """
 
+import re
 from typing import ClassVar
+from uuid import UUID
 
 from context.model_ends import ModelEnd
 from context.replies import Usage
+
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
 
 
 class AgentLoomError(Exception):
@@ -113,8 +117,18 @@ class ForbiddenError(RefusedError):
 
 
 class NotFoundError(RefusedError):
+    """`kind` and `id` of what was asked for are among the numbers; it may be there and belong to somebody else."""
+
     code = "NOT_FOUND"
-    sentence = "There is nothing at this address."
+    sentence = "What was asked for is not there."
+
+    @classmethod
+    def of(cls, kind: str, identity: UUID | str) -> "NotFoundError":
+        """Names what was not found. An identity that is neither an id nor a plain name could be content: left out."""
+        told = str(identity)
+        if not PLAIN_NAME.fullmatch(told):
+            return cls(f"There is no such {kind}.", kind=kind)
+        return cls(f"There is no {kind} {told}.", kind=kind, id=told)
 
 
 class RateLimitedError(RefusedError):

@@ -124,7 +124,7 @@ async def open_episode(store: Store, episode_id: UUID) -> OpenEpisode:
     async with store.reading() as connection:
         row: Any = await fetch_one(connection, EPISODE, episode_id=episode_id)
     if row is None:
-        raise NotFoundError
+        raise NotFoundError.of("compaction", episode_id)
     target = Target(**row["target"]) if row["target"] else None
     shaped = {"covered": tuple(row["covered"]), "target": target}
     return OpenEpisode(**(row | shaped))
@@ -181,7 +181,7 @@ async def progress(store: Store, episode_id: UUID) -> Progress:
     async with store.reading() as connection:
         row: Any = await fetch_one(connection, PLANNED, episode_id=episode_id)
         if row is None:
-            raise NotFoundError
+            raise NotFoundError.of("compaction", episode_id)
         ids = [one for one in (row["plan_id"], row["summary_id"]) if one is not None]
         contents = await store.payloads.read(connection, ids)
     summary = contents[row["summary_id"]].decode() if row["summary_id"] else None

@@ -73,7 +73,7 @@ class RunEventFeed:
         async with self._store.reading() as connection:
             row = await fetch_one(connection, HEAD, run_id=run_id)
         if row is None:
-            raise NotFoundError
+            raise NotFoundError.of("run", run_id)
         return int(row["event_head"])
 
     def _forget(self, run_id: UUID, woken: asyncio.Event) -> None:

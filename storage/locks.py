@@ -65,7 +65,7 @@ class LockedRun:
 async def lock_session(connection: AsyncConnection, session_id: UUID, owner_id: UUID) -> LockedSession:
     """The session, locked. Raises NotFoundError for an unknown one and for another person's alike."""
     row = await fetch_one(connection, SESSION, session_id=session_id, owner_id=owner_id)
-    return LockedSession(**_found(row))
+    return LockedSession(**_found(row, "session", session_id))
 
 
 async def lock_active_run(connection: AsyncConnection, session_id: UUID) -> LockedRun | None:
@@ -76,12 +76,12 @@ async def lock_active_run(connection: AsyncConnection, session_id: UUID) -> Lock
 
 async def lock_run(connection: AsyncConnection, run_id: UUID, owner_id: UUID) -> tuple[LockedSession, LockedRun]:
     """The Run's session and the Run, locked. Raises NotFoundError for an unknown one and for another person's alike."""
-    session = _found(await fetch_one(connection, SESSION_OF_RUN, run_id=run_id, owner_id=owner_id))
-    run = _found(await fetch_one(connection, RUN_BY_ID, run_id=run_id))
+    session = _found(await fetch_one(connection, SESSION_OF_RUN, run_id=run_id, owner_id=owner_id), "run", run_id)
+    run = _found(await fetch_one(connection, RUN_BY_ID, run_id=run_id), "run", run_id)
     return LockedSession(**session), LockedRun(**run)
 
 
-def _found(row: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def _found(row: Mapping[str, Any] | None, kind: str, identity: UUID) -> Mapping[str, Any]:
     if row is None:
-        raise NotFoundError
+        raise NotFoundError.of(kind, identity)
     return row

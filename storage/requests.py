@@ -89,7 +89,7 @@ class Requests:
             key = {"operation_id": operation_id, "execution_no": execution_no}
             row: Any = await fetch_one(connection, OPERATION, **key, held_view=held_view, held_length=held_length)
             if row is None or row["view_id"] is None:
-                raise NotFoundError
+                raise NotFoundError.of("model call", operation_id)
             contents = await self._store.payloads.read(connection, row["new"])
         new = tuple(message_from_bytes(contents[payload_id]) for payload_id in row["new"])
         return FrozenRequest(**(row | {"new": new}))

@@ -23,7 +23,7 @@ async def create_connection(wanted: NewConnection, caller: Admin, services: Wire
     return await _put(wanted.name, wanted, caller, services)
 
 
-@routes.put("/connections/{name}", responses=refusals(403, body=True))
+@routes.put("/connections/{name}", responses=refusals(403, 404, body=True))
 async def put_connection(
     name: ConnectionName, wanted: ConnectionSettings, caller: Admin, services: Wired
 ) -> ConnectionEntry:

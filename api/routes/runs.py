@@ -135,10 +135,17 @@ async def list_operations(
 
 @routes.get("/runs/{run_id}/manifests", responses=refusals(404))
 async def list_manifests(
-    run_id: UUID, caller: Caller, services: Wired, limit: Limit = 50, cursor: Cursor = None
+    run_id: UUID,
+    caller: Caller,
+    services: Wired,
+    operation: Annotated[UUID | None, Query(description="Only the manifest of this model call.")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
 ) -> ManifestList:
     """What each request of the Run contained, and its budget; no content."""
-    page = await reads.manifests(services.store, run_id, caller.user_id, limit=limit, cursor=cursor)
+    page = await reads.manifests(
+        services.store, run_id, caller.user_id, operation_id=operation, limit=limit, cursor=cursor
+    )
     return ManifestList.model_validate(page)
 
 

@@ -38,7 +38,7 @@ async def create_session(store: Store, request: CreateSession) -> CreatedSession
     async with store.transaction("create_session") as connection:
         agent = await fetch_one(connection, AGENT, space_id=request.space_id, name=request.agent)
         if agent is None:
-            raise NotFoundError("There is no agent of this name.")
+            raise NotFoundError.of("agent", request.agent)
         created = CreatedSession(new_id(), agent["agent_id"])
         title_id = await seal_title(store, connection, request.title)
         row = {"session_id": created.session_id, "agent_id": created.agent_id, "title_id": title_id}

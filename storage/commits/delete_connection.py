@@ -24,6 +24,6 @@ async def delete_connection(store: Store, request: DeleteConnection) -> None:
     async with store.transaction("delete_connection") as connection:
         row = await fetch_one(connection, DELETE, space_id=request.space_id, name=request.name)
         if row is None:
-            raise NotFoundError
+            raise NotFoundError.of("connection", request.name)
         if row["secret_id"] is not None:
             await connection.execute(FORGET, {"secret_id": row["secret_id"]})

@@ -28,4 +28,4 @@ async def revoke_key(store: Store, request: RevokeKey) -> None:
     """Revoke the key; a repeat changes nothing. Raises NotFoundError for an unknown key and another space's alike."""
     async with store.transaction("revoke_key") as connection:
         if await fetch_one(connection, REVOKE, key_id=request.key_id, space_id=request.space_id) is None:
-            raise NotFoundError
+            raise NotFoundError.of("key", request.key_id)

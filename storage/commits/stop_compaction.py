@@ -39,7 +39,7 @@ async def stop_compaction(store: Store, request: StopCompaction) -> UUID | None:
     async with store.transaction("stop_compaction") as connection:
         binds = {"episode_id": request.episode_id, "owner_id": request.owner_id}
         if await fetch_one(connection, OWNED, **binds) is None:
-            raise NotFoundError
+            raise NotFoundError.of("compaction", request.episode_id)
         episode: Any = await fetch_one(connection, LOCK, episode_id=request.episode_id)
         if episode["status"] not in ("queued", "running"):
             return None

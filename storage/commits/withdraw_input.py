@@ -47,7 +47,7 @@ async def withdraw_input(store: Store, request: WithdrawInput) -> WithdrawnInput
     async with store.transaction("withdraw_input") as connection:
         place = await fetch_one(connection, PLACE, input_id=request.input_id, owner_id=request.owner_id)
         if place is None:
-            raise NotFoundError
+            raise NotFoundError.of("input", request.input_id)
         if place["kind"] == "question":
             raise InputNotPendingError("The question of a run cannot be withdrawn; stop the run instead.")
         await lock_session(connection, place["session_id"], request.owner_id)

@@ -70,13 +70,15 @@ async def agents(store: Store, space_id: UUID, *, limit: int = 100, cursor: str 
 async def agent(store: Store, space_id: UUID, name: str) -> AgentRow:
     """One agent by name. Raises NotFoundError."""
     async with store.reading() as connection:
-        return AgentRow(**found(await fetch_one(connection, AGENT, space_id=space_id, name=name)))
+        return AgentRow(**found(await fetch_one(connection, AGENT, space_id=space_id, name=name), "agent", name))
 
 
 async def release_row(store: Store, space_id: UUID, release_id: UUID) -> ReleaseRow:
     """One release of the space with its content. Raises NotFoundError."""
     async with store.reading() as connection:
-        row = found(await fetch_one(connection, RELEASE, space_id=space_id, release_id=release_id))
+        row = found(
+            await fetch_one(connection, RELEASE, space_id=space_id, release_id=release_id), "release", release_id
+        )
         body = await store.payloads.read_one(connection, row["payload_id"])
     return _release_row(store, row, body)
 

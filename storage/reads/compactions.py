@@ -119,7 +119,9 @@ async def compactions(
 async def compaction(store: Store, episode_id: UUID, owner_id: UUID) -> CompactionRow:
     """One compaction. Raises NotFoundError."""
     async with store.reading() as connection:
-        row = found(await fetch_one(connection, ONE, episode_id=episode_id, owner_id=owner_id))
+        row = found(
+            await fetch_one(connection, ONE, episode_id=episode_id, owner_id=owner_id), "compaction", episode_id
+        )
         return (await _rows(connection, [row]))[0]
 
 

@@ -53,13 +53,13 @@ async def connections(store: Store, space_id: UUID) -> list[ConnectionRow]:
 async def connection(store: Store, space_id: UUID, name: str) -> ConnectionRow:
     """One connection. Raises NotFoundError."""
     async with store.reading() as connection_:
-        return _row(found(await fetch_one(connection_, ONE, space_id=space_id, name=name)))
+        return _row(found(await fetch_one(connection_, ONE, space_id=space_id, name=name), "connection", name))
 
 
 async def stored_connection(store: Store, space_id: UUID, name: str) -> StoredConnection:
     """One connection with its secret. Raises NotFoundError."""
     async with store.reading() as connection_:
-        row = found(await fetch_one(connection_, ONE, space_id=space_id, name=name))
+        row = found(await fetch_one(connection_, ONE, space_id=space_id, name=name), "connection", name)
         secret = await _secret(store, connection_, row["secret_id"])
     return StoredConnection(row["name"], row["provider"], row["base_url"], secret, tuple(row["models"]))
 

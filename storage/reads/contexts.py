@@ -75,11 +75,13 @@ async def context_view(
     """The context at a revision, by default the newest. Raises NotFoundError, also for a revision it never had."""
     limit = clamped(limit)
     async with store.reading() as connection:
-        newest = found(await fetch_one(connection, CONTEXT, context_id=context_id, owner_id=owner_id))["revision"]
+        newest = found(
+            await fetch_one(connection, CONTEXT, context_id=context_id, owner_id=owner_id), "context", context_id
+        )["revision"]
         chosen = newest if revision is None else revision
         row: Any = await fetch_one(connection, REVISION, context_id=context_id, revision=chosen)
         if row is None and chosen != 0:
-            raise NotFoundError
+            raise NotFoundError.of(f"revision of context {context_id} with number", str(chosen))
         watermark = row["record_watermark"] if row else 0
         binds = {"context_id": context_id, "after": after, "watermark": watermark, "revision": chosen}
         rows = await fetch_all(connection, RECORDS, **binds, limit=limit + 1)
@@ -103,6 +105,6 @@ async def context_revisions(
 ) -> tuple[RevisionRow, ...]:
     """The revisions after one of that number, in order. Raises NotFoundError."""
     async with store.reading() as connection:
-        found(await fetch_one(connection, CONTEXT, context_id=context_id, owner_id=owner_id))
+        found(await fetch_one(connection, CONTEXT, context_id=context_id, owner_id=owner_id), "context", context_id)
         rows: Any = await fetch_all(connection, REVISIONS, context_id=context_id, after=after, limit=clamped(limit))
     return tuple(RevisionRow(**row) for row in rows)

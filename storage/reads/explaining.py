@@ -105,7 +105,9 @@ async def compared(store: Store, left: UUID, right: UUID, owner_id: UUID) -> Com
 
 
 async def _request(connection: AsyncConnection, operation_id: UUID, owner_id: UUID) -> _Request:
-    row = found(await fetch_one(connection, REQUEST, operation_id=operation_id, owner_id=owner_id))
+    row = found(
+        await fetch_one(connection, REQUEST, operation_id=operation_id, owner_id=owner_id), "model call", operation_id
+    )
     items = await listed(connection, row["view_id"], row["view_length"])
     return _Request(row, items, await _snapshots(connection, items))
 
@@ -116,7 +118,7 @@ async def _snapshots(connection: AsyncConnection, items: Sequence[ViewItem]) -> 
 
 
 async def _record(connection: AsyncConnection, record_id: UUID, owner_id: UUID, session_id: UUID) -> Subject:
-    row: Any = found(await fetch_one(connection, RECORD, record_id=record_id, owner_id=owner_id))
+    row: Any = found(await fetch_one(connection, RECORD, record_id=record_id, owner_id=owner_id), "record", record_id)
     return Subject(
         piece=f"input/{row['input_id']}" if row["input_id"] else f"record/{record_id}",
         run_no=row["run_no"],
@@ -131,7 +133,7 @@ async def _record(connection: AsyncConnection, record_id: UUID, owner_id: UUID, 
 
 
 async def _input(connection: AsyncConnection, input_id: UUID | None, owner_id: UUID, session_id: UUID) -> Subject:
-    row: Any = found(await fetch_one(connection, INPUT, input_id=input_id, owner_id=owner_id))
+    row: Any = found(await fetch_one(connection, INPUT, input_id=input_id, owner_id=owner_id), "input", input_id or "")
     return Subject(
         piece=f"input/{input_id}",
         run_no=row["run_no"],

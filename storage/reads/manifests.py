@@ -14,10 +14,14 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from context.budget import plan_budget
+from context.policy import Release
+from context.summariser import summarising
 from storage.database import fetch_all
 from storage.reads.operations import Place, place_key
 from storage.reads.owned import check_run
 from storage.reads.pages import Page, clamped, page_of
+from storage.reads.releases import release
 from storage.store import Store
 
 # Where an item stands in the request (SPEC A1); what is not named here is history.
@@ -39,6 +43,16 @@ class ManifestItem:
 
 
 @dataclass(frozen=True)
+class ManifestBudget:
+    """Where the rest of the window goes (SPEC B1); `trigger` is None for a request that never starts a compaction."""
+
+    context_window: int
+    output_reserve: int
+    safety_margin: int
+    trigger: int | None
+
+
+@dataclass(frozen=True)
 class ManifestRow:
     """What one request contained; `items` in the order they were sent."""
 
@@ -49,6 +63,7 @@ class ManifestRow:
     input_limit: int
     counting_method: str
     exact: bool
+    budget: ManifestBudget
     items: tuple[ManifestItem, ...]
     transforms: tuple[str, ...]
     validation: str
@@ -59,12 +74,14 @@ class ManifestRow:
 PAGE = text("""
     SELECT o.operation_id, o.ordinal, o.created_at AS made_at, o.purpose, o.name AS model, o.view_id, o.view_length,
            o.tail, m.estimated_input_tokens, m.input_limit, m.counting_method, m.exact, m.transforms, m.validation,
-           m.notes, m.created_at,
+           m.notes, m.created_at, r.release_id,
            (SELECT w.cause FROM request_views w WHERE w.view_id = o.view_id AND w.cause IN ('mutation', 'unfolding')
               AND NOT EXISTS (SELECT 1 FROM operations p WHERE p.run_id = o.run_id AND p.view_id = o.view_id
                 AND (p.created_at, p.ordinal, p.operation_id) < (o.created_at, o.ordinal, o.operation_id))) AS broken_by
     FROM operations o JOIN manifests m USING (operation_id) JOIN sessions s USING (session_id)
+      JOIN runs r ON r.run_id = o.run_id
     WHERE s.owner_id = :owner_id AND o.run_id = :run_id
+      AND (CAST(:operation_id AS uuid) IS NULL OR o.operation_id = :operation_id)
       AND (o.created_at, o.ordinal, o.operation_id) > (:at, :ordinal, :after_id)
     ORDER BY o.created_at, o.ordinal, o.operation_id LIMIT :limit
 """)
@@ -81,11 +98,17 @@ SAME = ("operation_id", "purpose", "model", "estimated_input_tokens", "input_lim
 
 
 async def manifests(
-    store: Store, run_id: UUID, owner_id: UUID, *, limit: int = 20, cursor: str | None = None
+    store: Store,
+    run_id: UUID,
+    owner_id: UUID,
+    *,
+    operation_id: UUID | None = None,
+    limit: int = 20,
+    cursor: str | None = None,
 ) -> Page[ManifestRow]:
-    """The manifests of a Run in the order of its requests. Raises NotFoundError."""
+    """The manifests of a Run, or of one of its calls, in the order of its requests. Raises NotFoundError."""
     limit, place = clamped(limit), Place.of(cursor)
-    binds = {"run_id": run_id, "owner_id": owner_id}
+    binds = {"run_id": run_id, "owner_id": owner_id, "operation_id": operation_id}
     async with store.reading() as connection:
         rows = await fetch_all(connection, PAGE, **binds, **place.binds(), limit=limit + 1)
         if not rows:
@@ -93,7 +116,18 @@ async def manifests(
         page = page_of(rows, limit, lambda row: place_key(row["made_at"], row["ordinal"], row["operation_id"]))
         listed = await _view_items(connection, page.items)
         tails = await _digests(connection, page.items)
-    return Page([_row(row, listed[row["view_id"]], tails) for row in page.items], page.next)
+    releases = {one: await release(store, one) for one in {row["release_id"] for row in page.items}}
+    made = [
+        _row(row, _budget(releases[row["release_id"]], row["purpose"]), listed[row["view_id"]], tails)
+        for row in page.items
+    ]
+    return Page(made, page.next)
+
+
+def _budget(of: Release, purpose: str) -> ManifestBudget:
+    summary = purpose == "compaction"
+    plan = plan_budget(summarising(of) if summary else of)
+    return ManifestBudget(plan.window, plan.output_reserve, plan.safety, None if summary else plan.trigger)
 
 
 async def _view_items(
@@ -114,10 +148,13 @@ async def _digests(connection: AsyncConnection, rows: Iterable[Mapping[str, Any]
     return {row["id"]: row["digest"] for row in found}
 
 
-def _row(row: Mapping[str, Any], listed: Sequence[ManifestItem], digests: Mapping[str, str]) -> ManifestRow:
+def _row(
+    row: Mapping[str, Any], budget: ManifestBudget, listed: Sequence[ManifestItem], digests: Mapping[str, str]
+) -> ManifestRow:
     tail = [_item(item, digests[item["payload_id"]]) for item in row["tail"] or ()]
     return ManifestRow(
         **{name: row[name] for name in SAME},
+        budget=budget,
         items=(*listed[: row["view_length"] or 0], *tail),
         transforms=tuple(row["transforms"]),
         validation=row["validation"],

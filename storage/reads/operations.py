@@ -133,7 +133,9 @@ async def operations(
 async def operation(store: Store, operation_id: UUID, owner_id: UUID) -> OperationRow:
     """One Operation. Raises NotFoundError."""
     async with store.reading() as connection:
-        row = found(await fetch_one(connection, ONE, operation_id=operation_id, owner_id=owner_id))
+        row = found(
+            await fetch_one(connection, ONE, operation_id=operation_id, owner_id=owner_id), "operation", operation_id
+        )
         return (await _rows(connection, [row]))[0]
 
 
@@ -142,7 +144,9 @@ async def operation_result(
 ) -> OperationResult:
     """What came from the model or tool (`raw`), or the message that went on (`effective`). Raises NotFoundError."""
     async with store.reading() as connection:
-        row = found(await fetch_one(connection, RESULT, operation_id=operation_id, owner_id=owner_id))
+        row = found(
+            await fetch_one(connection, RESULT, operation_id=operation_id, owner_id=owner_id), "operation", operation_id
+        )
         content = await store.payloads.read_one(connection, row[view]) if row[view] else None
     media_type = row["raw_media_type"] if view == "raw" else None
     return OperationResult(operation_id, row["state"], view, media_type, content)

@@ -23,15 +23,15 @@ ROOT = "main"  # there from the beginning, though its context is made by the fir
 
 async def check_session(connection: AsyncConnection, session_id: UUID, owner_id: UUID) -> None:
     """Raises NotFoundError unless the session is this owner's."""
-    found(await fetch_one(connection, SESSION, session_id=session_id, owner_id=owner_id))
+    found(await fetch_one(connection, SESSION, session_id=session_id, owner_id=owner_id), "session", session_id)
 
 
 async def check_run(connection: AsyncConnection, run_id: UUID, owner_id: UUID) -> None:
     """Raises NotFoundError unless the Run is in a session of this owner's."""
-    found(await fetch_one(connection, RUN, run_id=run_id, owner_id=owner_id))
+    found(await fetch_one(connection, RUN, run_id=run_id, owner_id=owner_id), "run", run_id)
 
 
 async def check_instance(connection: AsyncConnection, session_id: UUID, instance: str) -> None:
     """Raises NotFoundError unless the session, which was looked at before, has such an instance."""
     if instance != ROOT:
-        found(await fetch_one(connection, INSTANCE, session_id=session_id, instance=instance))
+        found(await fetch_one(connection, INSTANCE, session_id=session_id, instance=instance), "instance", instance)

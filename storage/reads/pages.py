@@ -69,8 +69,8 @@ def invalid_cursor() -> InputInvalidError:
     return InputInvalidError("The cursor is not one that was given out for this list.")
 
 
-def found(row: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The row. Raises NotFoundError if there is none, be it unknown or another person's."""
+def found(row: Mapping[str, Any] | None, kind: str, identity: UUID | str) -> Mapping[str, Any]:
+    """The row. Raises NotFoundError for that kind of thing if there is none, be it unknown or another person's."""
     if row is None:
-        raise NotFoundError
+        raise NotFoundError.of(kind, identity)
     return row

@@ -74,7 +74,7 @@ async def find_key(store: Store, key: str) -> Principal | None:
 async def user(store: Store, space_id: UUID, name: str) -> UserRow:
     """One user by name. Raises NotFoundError."""
     async with store.reading() as connection:
-        return UserRow(**found(await fetch_one(connection, USER, space_id=space_id, name=name)))
+        return UserRow(**found(await fetch_one(connection, USER, space_id=space_id, name=name), "user", name))
 
 
 async def users(store: Store, space_id: UUID, *, limit: int = 100, cursor: str | None = None) -> Page[UserRow]:

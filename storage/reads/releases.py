@@ -19,7 +19,7 @@ async def release(store: Store, release_id: UUID) -> Release:
     if known := store.releases.get(release_id):
         return known
     async with store.reading() as connection:
-        row = found(await fetch_one(connection, PAYLOAD, release_id=release_id))
+        row = found(await fetch_one(connection, PAYLOAD, release_id=release_id), "release", release_id)
         body = await store.payloads.read_one(connection, row["payload_id"])
     return remember(store, release_id, body)
 

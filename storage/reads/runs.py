@@ -113,7 +113,7 @@ INSTANCES = text("""
 async def run(store: Store, run_id: UUID, owner_id: UUID) -> RunRow:
     """One Run. Raises NotFoundError."""
     async with store.reading() as connection:
-        row = found(await fetch_one(connection, ONE, run_id=run_id, owner_id=owner_id))
+        row = found(await fetch_one(connection, ONE, run_id=run_id, owner_id=owner_id), "run", run_id)
         return (await _rows(store, connection, [row]))[0]
 
 

@@ -58,7 +58,7 @@ async def sessions(
 async def session(store: Store, session_id: UUID, owner_id: UUID) -> SessionRow:
     """One session. Raises NotFoundError."""
     async with store.reading() as connection:
-        row = found(await fetch_one(connection, ONE, session_id=session_id, owner_id=owner_id))
+        row = found(await fetch_one(connection, ONE, session_id=session_id, owner_id=owner_id), "session", session_id)
         return (await _rows(store, connection, [row]))[0]
 
 

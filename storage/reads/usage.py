@@ -58,11 +58,15 @@ OF_SESSION = text(TOTALS.format(which="s.owner_id = :owner_id AND s.session_id =
 async def usage(store: Store, owner_id: UUID) -> UsageTotals:
     """Everything the owner's Runs and Sessions used."""
     async with store.reading() as connection:
-        return UsageTotals(**found(await fetch_one(connection, ALL, owner_id=owner_id)))
+        return UsageTotals(**found(await fetch_one(connection, ALL, owner_id=owner_id), "user", owner_id))
 
 
 async def session_usage(store: Store, session_id: UUID, owner_id: UUID) -> UsageTotals:
     """Everything that a session and its Runs used. Raises NotFoundError."""
     async with store.reading() as connection:
         await check_session(connection, session_id, owner_id)
-        return UsageTotals(**found(await fetch_one(connection, OF_SESSION, owner_id=owner_id, session_id=session_id)))
+        return UsageTotals(
+            **found(
+                await fetch_one(connection, OF_SESSION, owner_id=owner_id, session_id=session_id), "session", session_id
+            )
+        )

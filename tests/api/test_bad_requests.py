@@ -151,8 +151,6 @@ async def test_a_connection_that_no_call_could_use_is_refused_with_its_field(
 
 
 WRONG_PARAMETERS: list[tuple[str, dict[str, str]]] = [
-    ("/runs/planted-marker", {}),
-    ("/sessions/planted-marker", {}),
     ("/sessions", {"limit": "0"}),
     ("/sessions", {"limit": "201"}),
     ("/sessions", {"limit": "planted-marker"}),
@@ -168,12 +166,12 @@ WRONG_PARAMETERS: list[tuple[str, dict[str, str]]] = [
     (f"/sessions/{uuid4()}/messages", {"instance": "a\x00"}),
     (f"/sessions/{uuid4()}/runs", {"cursor": "AAAA"}),
     (f"/runs/{uuid4()}/operations", {"cursor": "AAAA"}),
-    ("/agents/planted%00marker", {}),
     ("/sessions", {"planted-marker": "1"}),
     ("/sessions", {"include_archive": "true"}),
     ("/usage", {"planted-marker": ""}),
     ("/sessions?limit=5&limit=6", {}),
 ]
+NOWHERE = ("/runs/planted-marker", "/sessions/planted-marker", "/agents/planted%00marker")
 
 
 async def test_wrong_ids_and_parameters_are_refused(ann: Person, subtests: pytest.Subtests) -> None:
@@ -181,6 +179,9 @@ async def test_wrong_ids_and_parameters_are_refused(ann: Person, subtests: pytes
     for path, params in WRONG_PARAMETERS:
         with subtests.test(path, **params):
             check_problem(await ann.http.get(path, params=params or None), 422, "INPUT_INVALID")
+    for path in NOWHERE:
+        with subtests.test(path):
+            check_problem(await ann.http.get(path), 404, "NOT_FOUND")
 
 
 async def test_an_unknown_parameter_is_told_by_its_position_with_those_that_are_known(ann: Person) -> None:
