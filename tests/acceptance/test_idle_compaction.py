@@ -89,6 +89,10 @@ async def test_the_next_run_begins_with_the_summary_of_an_idle_session(world: Ru
     assert sent[1]["role"] == "user"
     assert [f"Fact {number} is kept" in texts(sent) for number in range(1, 6)] == [False] * 4 + [True]
     assert sent[-1] == {"role": "user", "content": "And now?"}
+    first = (await world.items(f"/sessions/{session}/inputs"))[0]
+    (call,) = await world.operations(run["run_id"])
+    explained = await world.get(f"/operations/{call['operation_id']}/explain", input=first["input_id"])
+    assert (explained["explanation"], explained["snapshot_id"]) == ("replaced_by_summary", one["snapshot_id"])
     assert (await world.get(f"/sessions/{session}/verify"))["breaks"] == []
     assert world.model.refusals == []
 

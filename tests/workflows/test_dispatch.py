@@ -11,9 +11,11 @@ from temporalio.exceptions import CancelledError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from context.errors import UnavailableError
-from context.intents import CancelRun, SignalSupplement, StartRun
+from context.intents import CancelCompaction, CancelRun, SignalSupplement, StartCompaction, StartRun
+from workflows.compaction import CompactionInput
 from workflows.dispatch import TemporalSender
-from workflows.names import RUN_WORKFLOW, STATE_QUERY, SUPPLEMENT_SIGNAL
+from workflows.lost_runs import TemporalWatch
+from workflows.names import COMPACTION_WORKFLOW, RUN_WORKFLOW, STATE_QUERY, SUPPLEMENT_SIGNAL
 from workflows.registry import data_converter
 from workflows.run_types import RunInput
 
@@ -38,6 +40,15 @@ class WaitingRun:
         return self._told
 
 
+@workflow.defn(name=COMPACTION_WORKFLOW)
+class WaitingCompaction:
+    """Stands in for a compaction: waits to be cancelled."""
+
+    @workflow.run
+    async def run(self, started: CompactionInput) -> None:
+        await workflow.wait_condition(lambda: False)
+
+
 @pytest.fixture
 async def client(temporal_address: str) -> Client:
     return await Client.connect(temporal_address, data_converter=data_converter())
@@ -46,7 +57,10 @@ async def client(temporal_address: str) -> Client:
 @pytest.fixture
 async def sender(client: Client, task_queue: str) -> AsyncIterator[TemporalSender]:
     async with Worker(
-        client, task_queue=task_queue, workflows=[WaitingRun], workflow_runner=UnsandboxedWorkflowRunner()
+        client,
+        task_queue=task_queue,
+        workflows=[WaitingRun, WaitingCompaction],
+        workflow_runner=UnsandboxedWorkflowRunner(),
     ):
         yield TemporalSender(client, task_queue=task_queue)
 
@@ -105,6 +119,32 @@ async def test_a_supplement_reaches_the_open_execution_and_nothing_else(
     await sender.start(start)
     assert await sender.signal(told) == "sent"
     assert await client.get_workflow_handle(start.workflow_id).query(STATE_QUERY) == [f"2 {UUID(int=7)}"]
+
+
+async def test_an_idle_sessions_compaction_is_started_once_and_can_be_cancelled(
+    client: Client, sender: TemporalSender
+) -> None:
+    """W7, W3, K12: also once it has closed; attributes name session, agent and release."""
+    start = StartCompaction(uuid4(), uuid4(), uuid4(), "helper", uuid4())
+    cancel = CancelCompaction(start.run_id, start.episode_id)
+    assert await sender.cancel_compaction(cancel) == "gone"
+    assert [await sender.start_compaction(start) for _ in range(2)] == ["sent", "sent"]
+    handle = client.get_workflow_handle(start.workflow_id)
+    described = await handle.describe()
+    assert {pair.key.name: pair.value for pair in described.typed_search_attributes} == {
+        "AgentLoomSession": str(start.session_id),
+        "AgentLoomAgent": "helper",
+        "AgentLoomRelease": str(start.release_id),
+    }
+    watch = TemporalWatch(client)
+    assert await watch.standing_of_compaction(start.episode_id) == "open"
+    assert await watch.standing_of_compaction(uuid4()) == "missing"
+    assert await sender.cancel_compaction(cancel) == "sent"
+    with pytest.raises(WorkflowFailureError):
+        await handle.result()
+    assert await watch.standing_of_compaction(start.episode_id) == "canceled"
+    assert await sender.start_compaction(start) == "sent"
+    assert (await handle.describe()).run_id == described.run_id
 
 
 async def test_a_server_that_is_away_is_one_error_without_foreign_text(start: StartRun) -> None:

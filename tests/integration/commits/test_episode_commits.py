@@ -196,6 +196,8 @@ async def test_neither_a_new_run_nor_a_resume_touches_an_idle_sessions_episode(s
     await episode.finish(store, 1)
     assert (await episode.publish(store)).outcome == "activated"
     assert await rows(store, used, run_id=episode.run_id) == before
+    last = "(SELECT max(seq) FROM context_records c JOIN runs r USING (run_id) WHERE r.run_no = 2)"
+    assert await count(store, "sessions", f"base_run_no = 2 AND run_head = 3 AND base_seq = {last}") == 1
 
 
 async def test_no_block_of_an_idle_session_begins_after_its_stop(store: Store, rival: Store, world: World) -> None:

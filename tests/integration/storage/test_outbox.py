@@ -18,11 +18,14 @@ from context.intents import (
     StartRun,
 )
 from context.steps import OpenRun
+from storage.commits.compact_session import CompactSession, compact_session
 from storage.commits.open_run import open_run
 from storage.commits.request_stop import RequestStop, request_stop
 from storage.commits.resume_run import ResumeRun, resume_run
+from storage.commits.stop_compaction import StopCompaction, stop_compaction
 from storage.outbox import Relay, dispatch
 from storage.store import Store
+from tests.integration.storage.played import play
 from tests.integration.storage.world import KEYS, Crash, CrashAt, World, count, end_run, execute, say
 
 
@@ -202,3 +205,34 @@ async def test_a_running_relay_repairs_what_its_committer_left(store: Store, wor
     with suppress(asyncio.CancelledError):
         await relay
     assert len(post.carried) == 2
+
+
+async def test_the_compaction_of_an_idle_session_starts_as_it_was_meant(store: Store, world: World) -> None:
+    """W7, K12: by whoever asked, or by the relay if that died; an ended one is not started."""
+    played = await play(store, world)
+    asked = await compact_session(store, CompactSession(world.session_id, world.owner_id))
+    assert asked.episode_id is not None
+    assert asked.outbox_id is not None
+    post = Post(answers=[UnavailableError])
+    assert await dispatch(store, post, asked.outbox_id) == "later"
+    await execute(store, "UPDATE outbox SET sent_at = now() WHERE kind = 'start'")
+    await _make_due(store)
+    assert await Relay(store, post).sweep() == 1
+    meant = StartCompaction(played.run_id, asked.episode_id, world.session_id, "scout", world.release_id)
+    assert post.carried == [meant, meant]
+    assert meant.workflow_id == f"compaction/{asked.episode_id}"
+
+
+async def test_a_stopped_compaction_is_cancelled_once_it_has_started(store: Store, world: World) -> None:
+    """W7, S8, K12: a cancellation that overtakes the start waits for it."""
+    await play(store, world)
+    asked = await compact_session(store, CompactSession(world.session_id, world.owner_id))
+    assert asked.episode_id is not None
+    assert asked.outbox_id is not None
+    outbox_id = await stop_compaction(store, StopCompaction(asked.episode_id, world.owner_id))
+    assert outbox_id is not None
+    assert await dispatch(store, Post(answers=["gone"]), outbox_id) == "later"
+    assert await dispatch(store, Post(), asked.outbox_id) == "sent"
+    post = Post()
+    assert await dispatch(store, post, outbox_id) == "sent"
+    assert [type(intent) for intent in post.carried] == [CancelCompaction]

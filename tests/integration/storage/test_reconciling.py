@@ -8,11 +8,13 @@ import pytest
 from context.errors import UnavailableError
 from context.standing import Standing
 from context.steps import OpenRun
+from storage.commits.compact_session import CompactSession, compact_session
 from storage.commits.open_run import open_run
 from storage.commits.request_stop import RequestStop, request_stop
 from storage.commits.resume_run import ResumeRun, resume_run
-from storage.reconciling import Reconciler, silent_runs
+from storage.reconciling import Reconciler, silent_compactions, silent_runs
 from storage.store import Store
+from tests.integration.storage.played import play
 from tests.integration.storage.world import World, end_run, execute, rows, say
 
 
@@ -176,3 +178,48 @@ class EndedMeanwhile(OfRuns):
     async def standing(self, run_id: UUID, execution_no: int) -> Standing:
         await end_run(self.store, self.run_id, "timed_out")
         return "failed"
+
+
+# --- compactions of idle Sessions ------------------------------------------------------------------------------------
+
+
+@dataclass
+class OfCompactions:
+    """A watch over compactions that says what it was told to say."""
+
+    answer: Standing | type[Exception]
+
+    async def standing(self, run_id: UUID, execution_no: int) -> Standing:
+        raise AssertionError("there is no active Run to ask about")
+
+    async def standing_of_compaction(self, episode_id: UUID) -> Standing:
+        if isinstance(self.answer, str):
+            return self.answer
+        raise self.answer
+
+
+@pytest.mark.parametrize(
+    ("standing", "status", "reason"),
+    [
+        ("terminated", "failed", "lost"),
+        ("missing", "failed", "lost"),
+        ("failed", "failed", "lost"),
+        ("canceled", "cancelled", "cancelled"),
+    ],
+)
+async def test_a_compaction_without_its_workflow_is_ended_and_frees_its_session(
+    store: Store, world: World, standing: Standing, status: str, reason: str
+) -> None:
+    """S13, K12: with the reason; the next one can be asked for."""
+    await play(store, world)
+    asked = await compact_session(store, CompactSession(world.session_id, world.owner_id))
+    assert await silent_compactions(store, quiet_s=0) == [], "its start waits to be sent"
+    await send_everything(store)
+    assert await silent_compactions(store, quiet_s=60) == []
+    assert await Reconciler(store, OfCompactions("open"), quiet_s=0).round() == 0
+    assert await Reconciler(store, OfCompactions(UnavailableError), quiet_s=0).round() == 0
+    assert await Reconciler(store, OfCompactions(standing), quiet_s=0).round() == 1
+    [ended] = await rows(store, "SELECT status, failure FROM compaction_episodes")
+    assert (ended["status"], ended["failure"]["reason"]) == (status, reason)
+    again = await compact_session(store, CompactSession(world.session_id, world.owner_id))
+    assert again.episode_id not in (None, asked.episode_id)

@@ -279,3 +279,14 @@ def test_unfolding_is_the_way_back(view: list[ViewItem], limit: int, since: list
     compacted = with_summary(view, frozenset(divided(view, terms_of(limit)).covered), SUMMARY)
     new = [one for number in since for one in turn(2_000 + 2 * number)]
     assert unfolded(view, [*compacted, *new], inherited=len(compacted)) == (*view, *new)
+
+
+def test_runs_that_stay_whole_are_the_recent_groups_of_which_no_more_are_kept() -> None:
+    """SPEC P7, K2, K12: what the next Run shows whole is never summarised, and counts as kept."""
+    old, recent = [item("input", 1, run_no=1), *turn(2, run_no=1)], [item("input", 5, run_no=2), *turn(6, run_no=2)]
+    view = [SYSTEM, *old, *recent]
+    assert divided(view).covered == (1, 2, 3, 4, 5, 6)
+    assert divided(view, whole_from=2).covered == (1, 2, 3)
+    assert divided(view, terms_of(keep=30), whole_from=2).covered == (1, 2, 3), "the recent Run is enough"
+    assert divided(view, terms_of(keep=50), whole_from=2).covered == (1,)
+    assert divided(view, whole_from=1).material == 0
