@@ -224,6 +224,8 @@ async def test_a_run_that_is_resumed_during_a_compaction_leaves_it_alone(world: 
     await world.model.wait_for_requests(5)
     await world.resume(failed["run_id"])
     assert (await world.ended(failed["run_id"]))["status"] == "succeeded"
+    calls = [one for one in await world.operations(failed["run_id"]) if one["purpose"] == "compaction"]
+    assert [call["state"] for call in calls] == ["calling"], "the Run's end closes its own calls only"
     world.model.release("summary")
     one = await ended(world, accepted["episode_id"])
     assert (one["status"], one["outcome"], one["calls"]) == ("succeeded", "activated", 1)
