@@ -34,8 +34,9 @@ from storage.writes import WriteSet
 WAITING = text("""
     SELECT input_id FROM input_deliveries WHERE session_id = :session_id AND run_id IS NULL AND state = 'pending'
 """)
+# Its sources are those of this moment, with which they are compared when it is published (SPEC K9).
 OPEN = """
-    UPDATE compaction_episodes SET status = 'running', view_id = :view_id, view_length = :view_length,
+    UPDATE compaction_episodes SET status = 'running', created_at = now(), view_id = :view_id, view_length = :view_length,
            covered = CAST(:covered AS integer[]), folds = :folds, context_revision = :context_revision,
            estimated = :estimated, material = :material, target = CAST(:target AS jsonb), estimator_id = :estimator_id
     WHERE episode_id = :episode_id
