@@ -15,6 +15,7 @@ OUTCOMES = {
     "not_smaller": "kept, not used: it would not have been smaller",
     "sources_changed": "kept, not used: what it covers has changed meanwhile",
     "another_snapshot": "kept, not used: another summary came first",
+    "nothing_to_compact": "nothing to compact",
 }
 """What became of a finished summary (SPEC K8, K9)."""
 
