@@ -99,7 +99,7 @@ async def _of_run(api: "Api", asked: Found, *, after: int, quiet: bool) -> Found
                     "outcome": "nothing_to_compact",
                     "tokens_before": event["estimated"],
                 }
-    return {**asked, "status": "cancelled", "outcome": None, "failure": {"reason": "run_ended"}}
+    return {**asked, "status": "cancelled", "outcome": "run_ended", "failure": {"reason": "run_ended"}}
 
 
 def _say_asked(asked: Found, *, as_json: bool) -> int:
@@ -132,7 +132,7 @@ def _why(found: Found) -> str:
 
 
 WHY = {
-    "run_ended": "The run ended before it made another request, so nothing was compacted.",
+    "run_ended": "The run ended before it made another request.",
     "empty": "The model's summary was empty.",
     "cancelled": "It was stopped.",
     "lost": "Its workflow was ended outside AgentLoom.",

@@ -87,6 +87,8 @@ def compacted(found: Mapping[str, Any]) -> str:
             return "the summary was no shorter than what it would replace, so it is not used"
         case "sources_changed" | "another_snapshot":
             return "the context changed meanwhile, so the summary is not used"
+        case "run_ended":
+            return "nothing was compacted"
         case "cancelled":
             return "the compaction was stopped"
         case _:

@@ -133,3 +133,20 @@ async def test_an_active_run_with_nothing_to_compact_says_so(world: RunWorld) ->
     world.model.release("go on")
     done = await ended(process)
     assert (done.code, done.out.startswith("nothing to compact: ")) == (0, True)
+
+
+async def test_a_run_that_ends_before_its_next_request_was_not_compacted(world: RunWorld) -> None:
+    """SPEC 17, K12: exit code 1, and the reason; the Run's own end is not the command's."""
+    world.model.add(replies.text("done").but(hold="go on"))
+    session = await world.open_session()
+    run_id = await world.start("The question.", session)
+    await world.model.wait_for_requests(1)
+    process = await started(world, "compact", session)
+    assert process.stderr
+    assert run_id in (await process.stderr.readline()).decode()
+    world.model.release("go on")
+    told = await ended(process)
+    assert (told.code, told.out) == (1, "")
+    assert told.err.splitlines()[0] == "error: nothing was compacted"
+    assert "The run ended before it made another request" in told.err
+    assert len(told.err.splitlines()) <= 3

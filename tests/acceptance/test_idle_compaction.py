@@ -145,6 +145,17 @@ async def test_with_nothing_old_enough_there_is_nothing_to_compact(world: RunWor
     assert not any(is_summary(request) for request in world.model.requests)
 
 
+async def test_recent_runs_that_fill_the_window_alone_are_an_error_of_their_own(world: RunWorld, says: Says) -> None:
+    """SPEC K3, P7: what is older could go, but what must stay is over B by itself; nothing is called for that."""
+    small: Json = {"context_window": 8_000, "max_output_tokens": 1_000}
+    session = await asked(world, 5, model=small, context={"recent_runs": 4, "keep_recent_tokens": 0})
+    calls = len(world.model.requests)
+    one = await compact(world, session)
+    assert (one["status"], one["failure"]["code"]) == ("failed", "CONTEXT_PROTECTED_INPUT_TOO_LARGE")
+    assert one["tokens_before"] > 6_744
+    assert len(world.model.requests) == calls
+
+
 async def test_a_session_without_a_run_has_nothing_to_compact(world: RunWorld, says: Says) -> None:
     """SPEC K12, K3."""
     session = await world.open_session()
