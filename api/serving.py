@@ -9,6 +9,8 @@ from api.wiring import Services
 
 # For an answer that is really being written; nothing that waits for a Run is left by then.
 GRACEFUL_SHUTDOWN_S = 3
+# Longer than clients keep an unused connection (httpx: 5 s), so that none is closed while a request is on its way.
+KEEP_ALIVE_S = 75
 
 
 class ApiServer(uvicorn.Server):
@@ -25,6 +27,7 @@ class ApiServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
+                timeout_keep_alive=KEEP_ALIVE_S,
             )
         )
         self._services: Services = app.state.services

@@ -1,8 +1,11 @@
-"""The token bucket of a key (SPEC Y1)."""
+"""The limits of requests and connections (SPEC Y1, S4)."""
 
+import httpx
 import pytest
+from fastapi import FastAPI
 
 from api.limits import KeyLimits, RateLimit
+from api.serving import ApiServer
 from context.errors import RateLimitedError
 
 
@@ -50,3 +53,10 @@ def test_an_idle_key_saves_no_more_than_a_burst() -> None:
     limits.take(b"a")
     with pytest.raises(RateLimitedError):
         limits.take(b"a")
+
+
+def test_the_server_keeps_an_idle_connection_longer_than_clients_do(app: FastAPI) -> None:
+    """S4: else a request sent at that very moment is lost on the way, and its sender can't know whether it came."""
+    kept_by_clients = httpx.Limits().keepalive_expiry
+    assert kept_by_clients is not None
+    assert ApiServer(app, host="127.0.0.1", port=0).config.timeout_keep_alive > 2 * kept_by_clients

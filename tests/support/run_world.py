@@ -20,6 +20,7 @@ from fastapi import FastAPI
 from temporalio.client import Client, WorkflowHandle
 
 from api.app import build_app, reaching
+from api.serving import KEEP_ALIVE_S
 from api.wiring import ApiOptions
 from storage.commits.create_key import CreateKey, create_key
 from storage.commits.create_space_user import CreateSpaceUser, create_space_user
@@ -238,7 +239,13 @@ async def working_world(
 async def serving(app: FastAPI) -> AsyncIterator[str]:
     """The application on a port of its own; its address."""
     config = uvicorn.Config(
-        app, host="127.0.0.1", port=0, log_config=None, access_log=False, timeout_graceful_shutdown=1
+        app,
+        host="127.0.0.1",
+        port=0,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=1,
+        timeout_keep_alive=KEEP_ALIVE_S,
     )
     server = PromptServer(config)
     task = asyncio.create_task(server.serve())
