@@ -105,6 +105,17 @@ def _parse_master_keys(value: object) -> object:
     return keys
 
 
+def _web_address(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, or half an IPv6 address
+        valid = False
+    if not valid:
+        raise ValueError("AGENTLOOM_API must be an address such as http://127.0.0.1:8700, with http:// or https://.")
+    return text
+
+
 def parse_index_key(text: str) -> bytes:
     """The index key from its variable's text. Raises ValueError with a sentence that does not hold the text."""
     key = _bytes_from_base64(text.strip(), variable="AGENTLOOM_INDEX_KEY")
@@ -206,7 +217,7 @@ class Settings(DatabaseSettings):
 class ClientSettings(_FromEnvironment):
     """Where the command line finds the API; None means the running `agentloom dev` of the folder."""
 
-    api: str | None = None
+    api: Annotated[str, AfterValidator(_web_address)] | None = None
     """AGENTLOOM_API, for example `http://127.0.0.1:8700`."""
     api_key: SecretStr | None = None
     """AGENTLOOM_API_KEY."""

@@ -265,6 +265,7 @@ class RunList(Page):
 
 class ResumeRun(Wanted):
     text: InputText | None = None
+    client_key: ClientKey | None = None
 
 
 class ReceivedInput(Answer):

@@ -106,7 +106,7 @@ def resume(run: RunId, text: Text = None, file: File = None, no_wait: NoWait = F
 
     async def work(api: "Api") -> int:
         before = await api.run(run)
-        resumed = await api.post(f"/runs/{run}/resume", {"text": supplement})
+        resumed = await api.post_again(f"/runs/{run}/resume", {"text": supplement, "client_key": str(uuid4())})
         place = {"run_id": run, "session_id": before["session_id"], "after": before["event_head"]}
         return await _outcome(api, resumed | place, no_wait=no_wait, as_json=json)
 

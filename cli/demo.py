@@ -1,5 +1,7 @@
 """`agentloom demo`: a real Run on real servers that loses its worker in the middle, and what shows that it is so.
 
+Progress goes to standard error as it happens; the answer and each claim, with the command that shows it, are the data.
+
 The stack and its data are the demo's own, in `.agentloom/demo`; they are made anew each time, and everything that was
 started is stopped at the end. What it says can be looked at again with `agentloom dev --data-dir .agentloom/demo`.
 """
@@ -12,14 +14,14 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import typer
 
-from cli.output import CommandError, print_lines, progress
+from cli.output import CommandError, note, print_lines
 
 if TYPE_CHECKING:
     from cli.client import Api
@@ -28,8 +30,13 @@ if TYPE_CHECKING:
 DATA_DIR = Path(".agentloom/demo")
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "docs_agent"
 QUESTION = "How does a run survive the crash of a worker?"
-SUPPLEMENT = "And what becomes of a tool call whose outcome is unknown?"
+SUPPLEMENT = "And which calls are made again after the crash?"
 STRIKE_AT = "tools_started"  # the first model call is finished and its tools are under way
+# Compacted after every second step, whatever its size: a demonstration never comes near its window.
+COMPACT_EARLY = {"model_steps": 2, "keep_recent_tokens": 0}
+MOST_STEPS = 9
+# Said already by the lines of the kill, by a loop's own line, or by the claims at the end.
+UNTOLD = ("run_started", "input_accepted", "compaction_started", "compaction_progress", "run_ended")
 ANSWER_LINES = 4
 LINE_CHARS = 110
 
@@ -54,10 +61,9 @@ class Watched:
 
     run_id: str
     session_id: str
-    steps: list[str] = field(default_factory=list)
-    killed_pid: int | None = None
-    killed_at: float = 0.0
-    back_after_s: float | None = None
+    steps: int = 0
+    killed_at: float | None = None
+    back: bool = False
 
 
 def _make_room() -> None:
@@ -78,13 +84,11 @@ async def _demo(question: str, began: float) -> int:
     options = DevOptions(DATA_DIR, api_port=0, temporal_port=0, ui_port=0, pg_port=0, app_dir=EXAMPLE)
     async with running_stack(options) as stack:
         description = stack.description
-        print_lines(_stack_lines(description, time.monotonic() - began))
+        note(_stack_line(description, time.monotonic() - began))
         async with Api(Target(description["api"], description["api_key"])) as api:
             watched = await _ask(api, question)
-            with progress("working"):
-                await _watch(api, stack, watched)
+            await _watch(api, stack, watched)
             run = await api.run(watched.run_id)
-            print_lines(_run_lines(watched))
             print_lines(_answer_lines(run))
             print_lines(await _evidence(api, run))
     print_lines(_last_lines(run, time.monotonic() - began))
@@ -95,28 +99,46 @@ async def _ask(api: "Api", question: str) -> Watched:
     from cli.definitions import read_definition
 
     definition = read_definition(EXAMPLE / "agent.yaml")
+    definition["context"] = definition.get("context", {}) | COMPACT_EARLY
     published = await api.post("/agents", {"definition": definition})
     session = await api.post("/sessions", {"agent": definition["name"]})
     accepted = await api.post(f"/sessions/{session['session_id']}/inputs", {"text": question})
-    print_lines([f"Asked agent {definition['name']} (release {published['release_no']}): {question}"])
+    note(f"Asked agent {definition['name']} (release {published['release_no']}): {question}")
     return Watched(accepted["run_id"], session["session_id"])
 
 
 async def _watch(api: "Api", stack: "DevStack", watched: Watched) -> None:
-    """Follow the Run to its end; kill the worker once it is well under way, and say something while there is none."""
+    """Tell each step as it comes; kill the worker once the Run is well under way, and say something meanwhile."""
     from cli.following import ToolNames, describe
 
     names = ToolNames(api, watched.run_id)
     async with aclosing(api.events(watched.run_id)) as events:
         async for event in events:
-            by_the_run = event["type"] != "input_accepted"
-            if by_the_run and watched.killed_pid and watched.back_after_s is None:
-                watched.back_after_s = time.monotonic() - watched.killed_at
-            if event["type"] == STRIKE_AT and watched.killed_pid is None:
+            _note_return(event, watched)
+            if _is_told(event, watched) and (line := describe(event, await names.of(event))):
+                _note_step(line, watched)
+            if event["type"] == STRIKE_AT and watched.killed_at is None:
                 _kill_worker(stack, watched)
                 await api.post(f"/sessions/{watched.session_id}/inputs", {"text": SUPPLEMENT, "mode": "supplement"})
-            if line := describe(event, await names.of(event)):
-                watched.steps.append(line)
+
+
+def _is_told(event: dict[str, Any], watched: Watched) -> bool:
+    """Whether the event has a line: the delivery of the question has none, that of the supplement has."""
+    before_kill = watched.killed_at is None and event["type"] == "input_delivered"
+    return not before_kill and event["type"] not in UNTOLD
+
+
+def _note_step(line: str, watched: Watched) -> None:
+    watched.steps += 1
+    if watched.steps <= MOST_STEPS:
+        note(f"  {line}{' …' if watched.steps == MOST_STEPS else ''}")
+
+
+def _note_return(event: dict[str, Any], watched: Watched) -> None:
+    """Say how long nothing went on: until the first event after the kill that the Run itself made."""
+    if watched.killed_at is not None and not watched.back and event["type"] != "input_accepted":
+        watched.back = True
+        note(f"  *** the next step came {time.monotonic() - watched.killed_at:.1f} s later")
 
 
 def _kill_worker(stack: "DevStack", watched: Watched) -> None:
@@ -124,31 +146,16 @@ def _kill_worker(stack: "DevStack", watched: Watched) -> None:
     if pid is None:
         raise CommandError("The worker is not running.", mend=f"less {DATA_DIR}/logs/worker.log")
     os.kill(pid, signal.SIGKILL)
-    watched.killed_pid, watched.killed_at = pid, time.monotonic()
+    watched.killed_at = time.monotonic()
+    note(f"  *** kill -9 of worker {pid}, and said while there is none: {SUPPLEMENT}")
 
 
-def _stack_lines(description: dict[str, Any], seconds: float) -> list[str]:
+def _stack_line(description: dict[str, Any], seconds: float) -> str:
     pids = description["pids"]
-    return [
+    return (
         f"PostgreSQL {pids['postgres']}, Temporal {pids['temporal']}, worker {pids['worker']} and API {pids['api']} "
         f"are up ({seconds:.1f} s)."
-    ]
-
-
-def _run_lines(watched: Watched) -> list[str]:
-    """The steps, with the kill between the one that it met and the one that followed."""
-    lines = [f"  {step}" for step in watched.steps]
-    at = next((place for place, step in enumerate(watched.steps, 1) if ": tools " in step), len(lines))
-    back = "" if watched.back_after_s is None else f"; the next step came {watched.back_after_s:.1f} s later"
-    said = f"  *** said meanwhile: {SUPPLEMENT} ({program()} show inputs {watched.run_id})"
-    kill = [f"  *** kill -9 of worker {watched.killed_pid}{back}", said]
-    return [*lines[:at], *kill, *_shortened(lines[at:], 6)]
-
-
-def _shortened(lines: Sequence[str], most: int) -> list[str]:
-    if len(lines) <= most:
-        return list(lines)
-    return [*lines[: most - 2], f"  … {len(lines) - most + 1} more", lines[-1]]
+    )
 
 
 def _answer_lines(run: dict[str, Any]) -> list[str]:
@@ -159,20 +166,29 @@ def _answer_lines(run: dict[str, Any]) -> list[str]:
 
 async def _evidence(api: "Api", run: dict[str, Any]) -> list[str]:
     """Each claim with the command that shows it."""
-    from cli.following import gauge
+    from cli.following import compacted, gauge
 
-    operations = await api.pages(f"/runs/{run['run_id']}/operations", limit=200)
+    run_id, session_id = run["run_id"], run["session_id"]
+    operations = await api.pages(f"/runs/{run_id}/operations", limit=200)
     calls = [one for one in operations if one["purpose"] != "tool"]
-    rebuilt = await api.get(f"/operations/{calls[-1]['operation_id']}/request")
-    manifests = await api.pages(f"/runs/{run['run_id']}/manifests")
-    last = manifests[-1]
+    business = [one["operation_id"] for one in calls if one["purpose"] == "business"]
+    inputs = await api.pages(f"/runs/{run_id}/inputs")
+    reached = sum(one["state"] == "delivered" for one in inputs)
+    compactions = await api.pages(f"/runs/{run_id}/compactions")
+    last = (await api.get(f"/runs/{run_id}/manifests", operation=business[-1]))["items"][0]
+    rebuilt = await api.get(f"/operations/{business[-1]}/request")
+    checked = await api.get(f"/sessions/{session_id}/verify")
     budget = gauge(last["estimated_input_tokens"], last["input_limit"])
     show = f"{program()} show"
     return [
         f"{len(calls)} model and {len(operations) - len(calls)} tool calls, {_repeats(operations)}: "
-        f"{show} operations {run['run_id']}",
-        f"last request {budget}: {show} manifest {run['run_id']}",
-        f"rebuilt, sha256 {rebuilt['sha256'][:12]}: {show} request {calls[-1]['operation_id']}",
+        f"{show} operations {run_id}",
+        f"{reached} of {len(inputs)} inputs reached the model: {show} inputs {run_id}",
+        *(f"{compacted(one)}: {show} compactions {run_id}" for one in compactions[:1]),
+        f"last request {budget}: {show} view {run_id}",
+        f"rebuilt, sha256 {rebuilt['sha256'][:12]}: {show} request {business[-1]}",
+        f"{checked['records']} records and {checked['requests']} requests checked, {len(checked['breaks'])} broken: "
+        f"{program()} verify {session_id}",
     ]
 
 

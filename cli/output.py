@@ -91,7 +91,7 @@ def print_rich(line: Text) -> None:
 
 def note(text: str) -> None:
     """One line for a person, on standard error."""
-    note_console().print(escape(text))
+    note_console().print(escape(text), soft_wrap=True)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ A check reads only; it starts, changes and repairs nothing. No finding holds a p
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from stack.ports import is_free
 from stack.whereabouts import Whereabouts, find
 
 START = "agentloom dev"
+POLL_GRACE_S = 10
 
 
 @dataclass(frozen=True)
@@ -124,9 +126,19 @@ def _judge_attributes(missing: tuple[str, ...], client: Client) -> Finding:
 
 
 async def _check_worker(client: Client, task_queue: str) -> Finding:
-    if await temporal.is_polled(client, task_queue):
-        return Sound("worker", f"polls the task queue {task_queue}")
-    return Broken("worker", f"none polls the task queue {task_queue}", f"python -m worker  (or: {START})")
+    at = await temporal.last_poll(client, task_queue)
+    return judge_polling(task_queue, None if at is None else (datetime.now(UTC) - at).total_seconds())
+
+
+def judge_polling(task_queue: str, seconds: float | None) -> Finding:
+    """What it means that the newest poll of the queue is so long ago; a frozen worker is still listed by Temporal."""
+    if seconds is None:
+        return Broken("worker", f"none polls the task queue {task_queue}", f"python -m worker  (or: {START})")
+    if seconds > temporal.LONGEST_POLL_S + POLL_GRACE_S:
+        why = f"none has polled the task queue {task_queue} for {seconds:.0f} s: it is gone, or frozen (SIGSTOP)"
+        return Broken("worker", why, f"kill -CONT PID, or kill -KILL PID and: python -m worker  (or: {START})")
+    told = f"polled the task queue {task_queue} {max(0, seconds):.0f} s ago"
+    return Sound("worker", f"{told}; one that has just frozen shows after {temporal.LONGEST_POLL_S} s")
 
 
 async def check_api(url: str | None) -> Finding:

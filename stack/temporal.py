@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import temporalio.api.enums.v1 as enums
@@ -34,6 +34,7 @@ DYNAMIC_CONFIG = (
     "history.visibilityProcessorMaxPollRPS=500",
     'history.timerProcessorMaxTimeShift="50ms"',  # by default each retry and time-out comes up to a second late
 )
+LONGEST_POLL_S = 60
 SQLITE_PRAGMAS = ("journal_mode=wal", "synchronous=1")
 
 
@@ -138,14 +139,22 @@ async def register_search_attributes(client: Client) -> None:
 
 async def is_polled(client: Client, task_queue: str, *, since: datetime | None = None) -> bool:
     """Whether a worker asks for workflow tasks on this queue, and did so after `since` if given."""
+    at = await last_poll(client, task_queue)
+    return at is not None and (since is None or at >= since)
+
+
+async def last_poll(client: Client, task_queue: str) -> datetime | None:
+    """When a worker last asked for workflow tasks on this queue; None if none did in the last minutes.
+
+    A worker that lives asks at least every `LONGEST_POLL_S`, as the server ends a poll that brought nothing by then.
+    """
     request = workflowservice.DescribeTaskQueueRequest(
         namespace=client.namespace,
         task_queue=taskqueue.TaskQueue(name=task_queue),
         task_queue_type=enums.TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
     )
     answer = await client.workflow_service.describe_task_queue(request)
-    seen = (poller.last_access_time.ToDatetime(since.tzinfo if since else None) for poller in answer.pollers)
-    return any(since is None or at >= since for at in seen)
+    return max((poller.last_access_time.ToDatetime(UTC) for poller in answer.pollers), default=None)
 
 
 def _repeated(flag: str, values: Iterable[str]) -> tuple[str, ...]:

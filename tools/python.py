@@ -25,6 +25,8 @@ from tools.running import Raised, Returned, attempted, run_async, run_in_thread
 from tools.schemas import checked_schema
 from tools.signatures import FunctionSignature, bind, describe, read_signature
 
+RESTART = "If its file was edited since AgentLoom started, restart that (Ctrl-C, then: agentloom dev): it imports once."
+
 
 def load_function(entry: str) -> Callable[..., Any]:
     """The function that `module:function` names.
@@ -38,7 +40,7 @@ def load_function(entry: str) -> Callable[..., Any]:
     for step in path.split("."):
         target = getattr(target, step, None)
     if not callable(target):
-        raise ConfigurationInvalidError(f"The module '{module_name}' has no function '{path}'.")
+        raise ConfigurationInvalidError(f"The module '{module_name}' has no function '{path}'. {RESTART}")
     function: Callable[..., Any] = target
     return function
 
@@ -57,7 +59,7 @@ def _imported(module_name: str) -> Any:
     if isinstance(result, Returned):
         return result.value
     if any(_is_part(name, module_name) for name in missing):
-        raise ConfigurationInvalidError(f"There is no Python module '{module_name}' on the import path.")
+        raise ConfigurationInvalidError(f"There is no Python module '{module_name}' on the import path. {RESTART}")
     raise ConfigurationInvalidError(f"Importing the Python module '{module_name}' failed with {result.error_type}.")
 
 

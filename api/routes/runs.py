@@ -8,6 +8,7 @@ from fastapi import Header, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from api.auth import Caller
+from api.client_keys import KeyHeader, client_key, key_of_this_request
 from api.dispatching import dispatch_behind
 from api.openapi import refusals, router
 from api.paging import After, Cursor, Limit
@@ -105,10 +106,19 @@ async def stop_run(run_id: UUID, caller: Caller, services: Wired) -> RunEntry:
 
 
 @routes.post("/runs/{run_id}/resume", status_code=202, responses=refusals(404, 409, body=True))
-async def resume_run(run_id: UUID, caller: Caller, services: Wired, wanted: ResumeRun | None = None) -> ResumedRun:
-    """Let a failed or stopped Run go on where it was, optionally with a supplement."""
-    text = wanted.text if wanted else None
-    resumed = await resuming.resume_run(services.store, resuming.ResumeRun(run_id, caller.user_id, text))
+async def resume_run(
+    run_id: UUID,
+    caller: Caller,
+    services: Wired,
+    request: Request,
+    wanted: ResumeRun | None = None,
+    idempotency_key: KeyHeader = None,
+) -> ResumedRun:
+    """Let a failed or stopped Run go on where it was, optionally with a supplement. With a key it can be repeated."""
+    wanted = wanted or ResumeRun()
+    key = client_key(wanted.client_key, idempotency_key) or key_of_this_request(request)
+    asked = resuming.ResumeRun(run_id, caller.user_id, wanted.text, key)
+    resumed = await resuming.resume_run(services.store, asked)
     dispatch_behind(services, resumed.outbox_id)
     run = RunEntry.model_validate(await reads.run(services.store, run_id, caller.user_id))
     received = ReceivedInput.model_validate(resumed.input) if resumed.input else None

@@ -6,11 +6,13 @@ Loops, active time, release and contexts stay as they are: they are what the new
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from pydantic import BaseModel, ConfigDict
 from sqlalchemy import text
 
 from context.errors import RunActiveError, RunNotResumableError, SessionArchivedError
 from context.inputs import check_text
 from context.intents import StartRun
+from storage.client_keys import ClientKey, client_key, first_answer, remember
 from storage.event_log import EventLog
 from storage.incoming import Receipt, announce_input, bind_carried, receive_input
 from storage.locks import LockedRun, LockedSession, lock_active_run, lock_run
@@ -50,10 +52,14 @@ class ResumeRun:
     run_id: UUID
     owner_id: UUID
     text: str | None = field(default=None, repr=False)
+    client_key: str | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True)
-class ResumedRun:
+class ResumedRun(BaseModel):
+    """What the client is told; kept under its key for a repeat."""
+
+    model_config = ConfigDict(frozen=True)
+
     run_id: UUID
     session_id: UUID
     execution_no: int
@@ -62,15 +68,19 @@ class ResumedRun:
 
 
 async def resume_run(store: Store, request: ResumeRun) -> ResumedRun:
-    """Queue the Run's next execution.
+    """Queue the Run's next execution. With a client key a repeat gets the first answer (SPEC S5).
 
-    Raises NotFoundError, RunActiveError (this Run or another one of the session is active; a repeat gets this too),
-    RunNotResumableError, SessionArchivedError, and what `check_text` raises.
+    Raises NotFoundError, RunActiveError (this Run or another one of the session is active; so for a repeat without a
+    key), RunNotResumableError, SessionArchivedError, ClientKeyReusedError, ClientKeyInFlightError, and what
+    `check_text` raises.
     """
     if request.text is not None:
         check_text(request.text)
     async with store.transaction("resume_run") as connection:
         session, run = await lock_run(connection, request.run_id, request.owner_id)
+        key = _client_key(store, session.session_id, request)
+        if key and (first := await first_answer(connection, key)):
+            return ResumedRun.model_validate(first)
         if active := await lock_active_run(connection, session.session_id):
             raise RunActiveError(run_id=str(active.run_id))
         _check_resumable(session, run)
@@ -80,8 +90,22 @@ async def resume_run(store: Store, request: ResumeRun) -> ResumedRun:
         receipt = _requeue(store, writes, session, run, request.text)
         intent = outbox_row(start)
         writes.insert(outbox, [intent])
+        resumed = ResumedRun(
+            run_id=run.run_id,
+            session_id=session.session_id,
+            execution_no=start.execution_no,
+            input=receipt,
+            outbox_id=intent["outbox_id"],
+        )
+        if key:
+            remember(writes, key, resumed)
         await writes.send(connection)
-        return ResumedRun(run.run_id, session.session_id, start.execution_no, receipt, outbox_id=intent["outbox_id"])
+        return resumed
+
+
+def _client_key(store: Store, session_id: UUID, request: ResumeRun) -> ClientKey | None:
+    body = ["resume", str(request.run_id), request.text or ""]
+    return client_key(store, session_id, request.owner_id, request.client_key, body)
 
 
 def _check_resumable(session: LockedSession, run: LockedRun) -> None:

@@ -162,6 +162,15 @@ async def test_an_api_that_is_not_there_is_exit_code_3(tmp_path: Path) -> None:
     assert "agentloom dev" in unknown.err
 
 
+@pytest.mark.parametrize("address", ["notaurl", "127.0.0.1:8700", "ftp://host", "http://", "http://host:port"])
+async def test_an_address_that_is_none_is_exit_code_2(tmp_path: Path, address: str) -> None:
+    """17: said as the mistake it is, before anything is sent."""
+    ended = await Shell(tmp_path, {"AGENTLOOM_API": address})("sessions", "list")
+    assert (ended.code, ended.out) == (2, "")
+    assert "AGENTLOOM_API must be an address such as http://127.0.0.1:8700" in ended.err
+    assert len(ended.err.splitlines()) <= 3
+
+
 async def test_the_running_dev_stack_of_the_folder_is_found(ann: Person, address: str, tmp_path: Path) -> None:
     """17: without AGENTLOOM_API, and its key goes to no other address."""
     (tmp_path / ".agentloom").mkdir()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from stack.checks import Broken, Sound, judge_polling
 from storage.migrate import head, upgrade
 from tests.support.dev_stack import AGENTLOOM, run_agentloom
 from tests.support.servers import run_now
@@ -99,6 +100,14 @@ def test_doctor_sees_an_old_schema_and_a_missing_worker(
     run_now(upgrade(empty_database_url))
     one_part = run_agentloom("doctor", "--part", "schema", environment=environment, folder=tmp_path)
     assert one_part.returncode == 0
+
+
+@pytest.mark.parametrize(("seconds", "is_sound"), [(0.5, True), (59, True), (95, False), (None, False)])
+def test_doctor_tells_a_frozen_worker_by_the_time_of_its_last_poll(seconds: float | None, is_sound: bool) -> None:
+    """SPEC 17: Temporal lists a stopped process for minutes, so its last poll is what counts."""
+    found = judge_polling("queue", seconds)
+    assert isinstance(found, Sound) == is_sound
+    assert not isinstance(found, Broken) or "python -m worker" in found.mend
 
 
 def test_doctor_looks_at_the_model_address_it_is_given(tmp_path: Path) -> None:

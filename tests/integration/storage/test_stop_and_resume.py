@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 
 from context.errors import (
+    ClientKeyReusedError,
     InputNotPendingError,
     NotFoundError,
     RunActiveError,
@@ -49,6 +50,19 @@ async def test_stopping_an_ended_run_leaves_it_as_it_was(store: Store, world: Wo
     stop = await request_stop(store, RequestStop(question.run_id, world.owner_id))
     assert (stop.status, stop.outbox_id) == ("succeeded", None)
     assert (await _run(store, question.run_id))["stop_requested_at"] is None
+
+
+async def test_a_resume_sent_again_with_its_key_gets_the_first_answer(store: Store, world: World) -> None:
+    """SPEC S5, S9: though the Run is active by then; another body under that key is refused."""
+    run_id = (await say(store, world, "q")).run_id
+    await end_run(store, run_id, "failed")
+    wanted = ResumeRun(run_id, world.owner_id, "Go on.", "key-1")
+    first = await resume_run(store, wanted)
+    assert await resume_run(store, wanted) == first
+    with pytest.raises(ClientKeyReusedError):
+        await resume_run(store, ResumeRun(run_id, world.owner_id, "Something else.", "key-1"))
+    with pytest.raises(RunActiveError):
+        await resume_run(store, ResumeRun(run_id, world.owner_id, "Go on.", "key-2"))
 
 
 @pytest.mark.parametrize("status", ["failed", "stopped"])
