@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from api.schemas import Answer
+from api.schemas import Answer, Page, Purpose
 
 ExplanationName = Literal[
     "included", "replaced_by_summary", "left_out_by_rule", "left_out_for_budget", "not_yet_arrived", "withheld_by_hook"
@@ -39,6 +39,46 @@ class RequestDiff(Answer):
     compared_with: UUID
     common_prefix: int
     items: list[DiffEntry]
+
+
+class ManifestItem(Answer):
+    kind: str
+    source_id: UUID | None
+    run_no: int | None
+    revision: int | None
+    content_hash: str
+    placement: str
+    tokens: int
+    transform: str | None
+
+
+class ManifestBudget(Answer):
+    """Where the rest of the window goes; `trigger` is null for a request that never starts a compaction."""
+
+    context_window: int
+    output_reserve: int
+    safety_margin: int
+    trigger: int | None
+
+
+class ManifestEntry(Answer):
+    operation_id: UUID
+    purpose: Purpose
+    model: str
+    estimated_input_tokens: int
+    input_limit: int
+    counting_method: str
+    exact: bool
+    budget: ManifestBudget
+    items: list[ManifestItem]
+    transforms: list[Any]
+    validation: str
+    notes: list[str]
+    created_at: datetime
+
+
+class ManifestList(Page):
+    items: list[ManifestEntry]
 
 
 class ContextRecord(Answer):

@@ -369,46 +369,6 @@ class OperationResult(Answer):
     result: Any
 
 
-class ManifestItem(Answer):
-    kind: str
-    source_id: UUID | None
-    run_no: int | None
-    revision: int | None
-    content_hash: str
-    placement: str
-    tokens: int
-    transform: str | None
-
-
-class ManifestBudget(Answer):
-    """Where the rest of the window goes; `trigger` is null for a request that never starts a compaction."""
-
-    context_window: int
-    output_reserve: int
-    safety_margin: int
-    trigger: int | None
-
-
-class ManifestEntry(Answer):
-    operation_id: UUID
-    purpose: Purpose
-    model: str
-    estimated_input_tokens: int
-    input_limit: int
-    counting_method: str
-    exact: bool
-    budget: ManifestBudget
-    items: list[ManifestItem]
-    transforms: list[Any]
-    validation: str
-    notes: list[str]
-    created_at: datetime
-
-
-class ManifestList(Page):
-    items: list[ManifestEntry]
-
-
 class SourceRange(Answer):
     context_id: UUID
     from_seq: int
