@@ -225,9 +225,7 @@ class RunError(Answer):
 
 
 class UsageTotals(Answer):
-    """Tokens and cost; `cost` is null if any price is unknown. `unknown` counts attempts whose usage the provider did
-    not report as a whole: estimates stand for them, or nothing for calls that were cut off.
-    """
+    """`cost` is null if any price is unknown; `unknown` counts attempts not reported as a whole (estimated, or none)."""
 
     input_tokens: int
     output_tokens: int
