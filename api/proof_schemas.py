@@ -139,3 +139,15 @@ class SessionCheck(Answer):
     snapshots: int
     requests: int
     breaks: list[VerifiedBreak]
+
+
+class InstanceEntry(Answer):
+    instance: str
+    context_id: UUID
+    role: str
+    records: int
+    revision: int
+
+
+class InstanceList(Page):
+    items: list[InstanceEntry]

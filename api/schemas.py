@@ -225,7 +225,7 @@ class RunError(Answer):
 
 
 class UsageTotals(Answer):
-    """`cost` is null if any price is unknown; `unknown` counts attempts not reported as a whole (estimated, or none)."""
+    """`cost` is null if any price is unknown; `unknown` counts attempts not reported in whole (estimated or none)."""
 
     input_tokens: int
     output_tokens: int
@@ -292,18 +292,6 @@ class RunEvent(Answer):
 
 class RunEventList(Page):
     items: list[RunEvent]
-
-
-class InstanceEntry(Answer):
-    instance: str
-    context_id: UUID
-    role: str
-    records: int
-    revision: int
-
-
-class InstanceList(Page):
-    items: list[InstanceEntry]
 
 
 # --- operations ------------------------------------------------------------------------------------------------------

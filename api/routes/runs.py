@@ -12,11 +12,10 @@ from api.client_keys import KeyHeader, client_key, key_of_this_request
 from api.dispatching import dispatch_behind
 from api.openapi import refusals, router
 from api.paging import After, Cursor, Limit
-from api.proof_schemas import ManifestList
+from api.proof_schemas import InstanceList, ManifestList
 from api.schemas import (
     CompactionList,
     InputList,
-    InstanceList,
     OperationList,
     ReceivedInput,
     ResumedRun,
