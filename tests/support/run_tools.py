@@ -135,3 +135,12 @@ async def say_aloud_async(words: str) -> str:
 def half() -> str:
     """Give half of a surrogate pair."""
     return "temp \udcb0"
+
+
+async def fetch_mark(number: int, gate: str = "", trace: str = "") -> str:
+    """Give a mark that no argument holds, with some words around it; wait for the gate first if there is one."""
+    if gate:
+        noted(trace, "waiting")
+    while gate and not Path(gate).exists():
+        await asyncio.sleep(0.01)
+    return f"M{number:04} " + "found " * 60
