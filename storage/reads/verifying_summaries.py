@@ -28,10 +28,12 @@ PIECES = text(f"""
            OR s.outdated_at IS NULL AND w.digest IS DISTINCT FROM p.digest)
     ORDER BY p.snapshot_id, p.ordinal
 """)
-# Finished episodes without their snapshot, and summaries in a request that are no snapshot's, or not in its words.
+# Finished episodes without their snapshot (one that found nothing to compact has none), and summaries in a request that
+# are no snapshot's, or not in its words.
 LOST = text("""
     SELECT e.episode_id FROM compaction_episodes e LEFT JOIN snapshots s USING (episode_id)
-    WHERE e.session_id = :session_id AND e.status = 'succeeded' AND s.snapshot_id IS NULL ORDER BY 1
+    WHERE e.session_id = :session_id AND e.status = 'succeeded' AND e.outcome <> 'nothing_to_compact'
+      AND s.snapshot_id IS NULL ORDER BY 1
 """)
 MISQUOTED = text("""
     SELECT DISTINCT v.source_id FROM role_contexts x JOIN request_views w USING (context_id)

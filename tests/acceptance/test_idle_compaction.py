@@ -143,6 +143,7 @@ async def test_with_nothing_old_enough_there_is_nothing_to_compact(world: RunWor
     assert (one["status"], one["outcome"], one["calls"], one["failure"]) == ("succeeded", "nothing_to_compact", 0, None)
     assert one["tokens_before"] > 0
     assert not any(is_summary(request) for request in world.model.requests)
+    assert (await world.get(f"/sessions/{session}/verify"))["breaks"] == []
 
 
 async def test_recent_runs_that_fill_the_window_alone_are_an_error_of_their_own(world: RunWorld, says: Says) -> None:
