@@ -56,8 +56,6 @@ IDLE_MATRIX = [
 IDLE_SAMPLE = [
     ("open_idle_episode.after_commit", 1),
     ("finish_block.after_commit", 1),
-    ("summarise_block.answered", 2),
-    ("publish_snapshot.after_commit", 1),
 ]
 
 
