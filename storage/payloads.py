@@ -105,7 +105,10 @@ class Vault:
     def open(self, payload_id: bytes, key_id: str, codec: str, body: bytes) -> bytes:
         """The plain content. Raises CorruptPayloadError if key, body or id do not belong together."""
         packed = self._decrypted(payload_id, key_id, body)
-        return zstandard.ZstdDecompressor().decompress(packed) if codec == "zstd" else packed
+        try:
+            return zstandard.ZstdDecompressor().decompress(packed) if codec == "zstd" else packed
+        except zstandard.ZstdError:
+            raise CorruptPayloadError from None
 
     def _encrypted(self, payload_id: bytes, packed: bytes) -> bytes:
         nonce = os.urandom(NONCE)

@@ -215,7 +215,13 @@ class Scene:
         async with self.admin.transaction():
             await self.admin.execute("SET LOCAL session_replication_role = replica")
             await self.admin.execute(self.filled(sql))
-        yield
+        try:
+            yield
+        finally:
+            await self.put_back()
+
+    async def put_back(self) -> None:
+        """Every row as it was."""
         async with self.admin.transaction():
             await self.admin.execute("SET LOCAL session_replication_role = replica")
             for table in TABLES:
