@@ -22,6 +22,23 @@ CLOSE_ATTEMPTS = """
     UPDATE attempts a SET state = 'superseded', ended_at = now() FROM idle_blocks b
     WHERE b.episode_id = :episode_id AND a.operation_id = b.operation_id AND a.state = 'calling'
 """
+# The request that waited was measured, and is never sent: it has its list and its manifest all the same (SPEC A8).
+KEEP_LIST = """
+    UPDATE operations o SET view_id = e.view_id, view_length = e.view_length FROM compaction_episodes e
+    WHERE e.episode_id = :episode_id AND o.operation_id = e.operation_id AND o.view_id IS NULL
+"""
+KEEP_MANIFEST = """
+    INSERT INTO manifests (operation_id, estimated_input_tokens, input_limit, counting_method, exact, transforms,
+      validation, notes)
+    SELECT e.operation_id, e.estimated, n.input_limit, e.estimator_id, false,
+      (SELECT coalesce(jsonb_agg(DISTINCT v.transform ORDER BY v.transform), '[]') FROM view_items v
+       WHERE v.view_id = e.view_id AND v.pos < e.view_length AND v.transform IS NOT NULL),
+      CASE WHEN e.estimated > n.input_limit THEN 'budget_exceeded' ELSE 'passed' END,
+      jsonb_build_array('compaction:' || CAST(:status AS text))
+    FROM compaction_episodes e JOIN operations o USING (operation_id)
+      CROSS JOIN LATERAL (SELECT CAST(o.prepared ->> 'input_limit' AS bigint) AS input_limit) n
+    WHERE e.episode_id = :episode_id ON CONFLICT DO NOTHING
+"""
 MARK = "UPDATE role_contexts SET material_mark = view_length WHERE context_id = :context_id"
 MOVE_RUN = "UPDATE runs SET event_head = :event_head WHERE run_id = :run_id"
 
@@ -48,6 +65,8 @@ def _writes(request: FailEpisode, episode: LockedEpisode) -> WriteSet:
         writes.sql(CLOSE_ATTEMPTS)
     else:
         writes.sql(MARK, context_id=episode.context_id)
+        writes.sql(KEEP_LIST)
+        writes.sql(KEEP_MANIFEST)
     events.add("compaction_finished", episode_id=episode.episode_id, outcome=request.status, **failure)
     events.write(writes)
     writes.sql(MOVE_RUN, run_id=episode.run_id)

@@ -1,0 +1,67 @@
+"""Requests that no model answered: their manifests, and the bytes that were or would have been sent (SPEC A8, A9)."""
+
+import hashlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.support import replies
+from tests.support.compactions import SMALL, is_summary, repeated, scripted
+from tests.support.run_world import Json, RunWorld, Servers, working_world
+
+TOO_LONG = replies.error(400, "This model's maximum context length is 4096 tokens.", code="context_length_exceeded")
+
+
+@pytest.fixture
+async def world(servers: Servers) -> AsyncIterator[RunWorld]:
+    async with working_world(servers) as built:
+        yield built
+
+
+async def last_business(world: RunWorld, run: Json) -> tuple[Json, Json]:
+    """The newest business Operation of a Run with its manifest."""
+    operations = [one for one in await world.operations(run["run_id"]) if one["purpose"] == "business"]
+    manifests = {one["operation_id"]: one for one in await world.manifests(run["run_id"])}
+    return operations[-1], manifests[operations[-1]["operation_id"]]
+
+
+async def test_a_request_that_the_provider_found_too_long_is_rebuilt_as_it_was_sent(world: RunWorld) -> None:
+    """SPEC A8, A9, B7."""
+    await world.publish(**SMALL)
+    world.model.add(TOO_LONG)
+    run = await world.ask("The question.")
+    operation, manifest = await last_business(world, run)
+    assert (operation["state"], manifest["validation"]) == ("failed", "passed")
+    rebuilt = await world.get(f"/operations/{operation['operation_id']}/request")
+    assert rebuilt["sha256"] == hashlib.sha256(world.model.requests[0].body).hexdigest()
+    assert [item["kind"] for item in manifest["items"]] == ["system", "input"]
+
+
+async def test_a_request_that_was_never_sent_has_its_manifest_and_can_be_seen(world: RunWorld) -> None:
+    """SPEC A8, A9, K3: what it contained, of what size, and why it was not sent."""
+    await world.publish(**SMALL)
+    run = await world.ask("x" * 7_000)
+    operation, manifest = await last_business(world, run)
+    assert (operation["state"], operation["attempts"], manifest["validation"]) == ("failed", [], "budget_exceeded")
+    assert manifest["estimated_input_tokens"] > manifest["input_limit"] == 6_744
+    assert [item["kind"] for item in manifest["items"]] == ["system", "input"]
+    rebuilt = await world.get(f"/operations/{operation['operation_id']}/request")
+    assert rebuilt["request"]["messages"][-1] == {"role": "user", "content": "x" * 7_000}
+    assert (await world.get(f"/sessions/{run['session_id']}/verify"))["breaks"] == []
+    assert world.model.requests == []
+
+
+async def test_a_request_whose_compaction_failed_has_its_manifest_too(world: RunWorld) -> None:
+    """SPEC A8, K8: it was measured, waited, and was never sent; its notes say how the compaction ended."""
+    await world.publish(tools=["repeat"], **SMALL)
+    world.model.add(*[scripted([repeated(1_200)], [" "])] * 9)
+    run = await world.ask()
+    assert run["error"]["code"] == "COMPACTION_FAILED"
+    operation, manifest = await last_business(world, run)
+    assert (operation["state"], operation["attempts"]) == ("cancelled", [])
+    assert manifest["validation"] == "budget_exceeded"
+    assert manifest["estimated_input_tokens"] > manifest["input_limit"]
+    assert manifest["notes"] == ["compaction:failed"]
+    rebuilt = await world.get(f"/operations/{operation['operation_id']}/request")
+    assert [message["role"] for message in rebuilt["request"]["messages"]].count("tool") == 4
+    assert [is_summary(request) for request in world.model.requests] == [False] * 4 + [True]
