@@ -17,6 +17,7 @@ from context.summary_view import unfolded
 from context.views import ViewItem, total_tokens
 from storage.database import fetch_all
 from storage.view_lists import Switch, listed, write_items, write_switch
+from storage.withdrawing import withdrawn_inputs
 from storage.writes import WriteSet
 
 # The pieces a snapshot adds, and whatever was folded from it on.
@@ -108,8 +109,14 @@ async def new_list(
         return NewList(head, "mutation", unfolded(items, (), inherited=0, changed=newest)) if newest else None
     before = await listed(connection, chain[oldest]["before_view_id"], chain[oldest]["before_length"])
     since = [item for depth in range(oldest, -1, -1) for item in await _added(connection, head, chain, depth)]
+    gone = await withdrawn_inputs(connection, head.context_id)  # the list before may be older than the withdrawal
+    before, since = _without(before, gone), list(_without(since, gone))
     newest = _in_newest_version((*before, *since), changed)
     return NewList(head, "unfolding", unfolded(before, since, inherited=0, changed=newest))
+
+
+def _without(items: Sequence[ViewItem], inputs: Set[UUID]) -> tuple[ViewItem, ...]:
+    return tuple(item for item in items if item.kind != "input" or item.source_id not in inputs)
 
 
 def _in_newest_version(items: Sequence[ViewItem], changed: Mapping[str, Newest]) -> dict[str, ViewItem]:

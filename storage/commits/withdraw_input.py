@@ -1,4 +1,7 @@
-"""Withdrawing an input that no request contains yet; that it was sent and withdrawn stays on record (SPEC S12)."""
+"""Withdrawing an input that waits; that it was sent and withdrawn stays on record (SPEC S12).
+
+If a request contained it that nobody answered to, the Run that asked goes on without it.
+"""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -9,6 +12,8 @@ from context.errors import InputNotPendingError, NotFoundError
 from storage.database import fetch_one
 from storage.locks import lock_session
 from storage.store import Store
+from storage.withdrawing import take_from_lists
+from storage.writes import WriteSet
 
 PLACE = text("""
     SELECT i.session_id, i.kind FROM user_inputs i JOIN sessions s USING (session_id)
@@ -21,7 +26,7 @@ NEWEST = text("""
       AND NOT EXISTS (SELECT 1 FROM input_deliveries n
                       WHERE n.input_id = d.input_id AND n.previous_delivery_id = d.delivery_id)
 """)
-WITHDRAW = text("UPDATE input_deliveries SET state = 'withdrawn' WHERE delivery_id = :delivery_id")
+WITHDRAW = "UPDATE input_deliveries SET state = 'withdrawn' WHERE delivery_id = :delivery_id"
 
 
 @dataclass(frozen=True)
@@ -54,5 +59,9 @@ async def withdraw_input(store: Store, request: WithdrawInput) -> WithdrawnInput
         delivery = await fetch_one(connection, NEWEST, input_id=request.input_id)
         if delivery is None or delivery["state"] not in ("pending", "withdrawn"):
             raise InputNotPendingError
-        await connection.execute(WITHDRAW, {"delivery_id": delivery["delivery_id"]})
+        writes = WriteSet()
+        writes.sql(WITHDRAW, delivery_id=delivery["delivery_id"])
+        if delivery["state"] == "pending":
+            await take_from_lists(connection, writes, place["session_id"], request.input_id)
+        await writes.send(connection)
         return WithdrawnInput(request.input_id, delivery["delivery_id"], delivery["run_id"])

@@ -75,7 +75,8 @@ PAGE = text("""
     SELECT o.operation_id, o.ordinal, o.created_at AS made_at, o.purpose, o.name AS model, o.view_id, o.view_length,
            o.tail, m.estimated_input_tokens, m.input_limit, m.counting_method, m.exact, m.transforms, m.validation,
            m.notes, m.created_at, r.release_id,
-           (SELECT w.cause FROM request_views w WHERE w.view_id = o.view_id AND w.cause IN ('mutation', 'unfolding')
+           (SELECT w.cause FROM request_views w
+            WHERE w.view_id = o.view_id AND w.cause IN ('mutation', 'unfolding', 'withdrawal')
               AND NOT EXISTS (SELECT 1 FROM operations p WHERE p.run_id = o.run_id AND p.view_id = o.view_id
                 AND (p.created_at, p.ordinal, p.operation_id) < (o.created_at, o.ordinal, o.operation_id))) AS broken_by
     FROM operations o JOIN manifests m USING (operation_id) JOIN sessions s USING (session_id)

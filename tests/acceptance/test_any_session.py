@@ -1,5 +1,5 @@
-"""Any sequence of questions, supplements, stops, failures, resumes and compactions, in both forms of history, against a
-small model of what each request must contain (SPEC S, P1-P3, P5, P7, A2, A4, A7, A9, K10, M7).
+"""Any sequence of questions, supplements, withdrawals, stops, failures, resumes and compactions, in both forms of
+history, against a small model of what each request must contain (SPEC S, P1-P3, P5, P7, A2, A4, A7, A9, K10, M7).
 """
 
 import asyncio
@@ -252,6 +252,19 @@ class Player:
             if done["status"] != "succeeded":
                 self.wrong.append(f"the compaction is {done['status']} ({done['failure']})")
 
+    async def withdraw(self, mark: str) -> None:
+        """Something that waits is taken back; a request that had it is no beginning of the next one any more."""
+        self.facts.withdraw(mark)
+        self.last = {run: sent for run, sent in self.last.items() if mark not in str(sent)}
+        answer = await self.world.http.delete(f"/inputs/{self.ids[mark]}")
+        if answer.status_code != 200:
+            self.wrong.append(f"{mark} is not withdrawn: {answer.text}")
+
+    def waiting(self) -> list[str]:
+        """The marks of inputs that can be withdrawn."""
+        more = self.active.model.waiting if self.active else []
+        return [mark for mark in [*self.facts.carried, *more] if mark not in self.facts.questions]
+
     def _now(self) -> Active:
         assert self.active is not None
         return self.active
@@ -356,6 +369,11 @@ class AnySession(RuleBasedStateMachine):
     @rule()
     def compact(self) -> None:
         self._do(self.player.compact())
+
+    @precondition(lambda self: bool(self.player.waiting()))
+    @rule(data=st.data())
+    def withdraw(self, data: st.DataObject) -> None:
+        self._do(self.player.withdraw(data.draw(st.sampled_from(self.player.waiting()))))
 
     def teardown(self) -> None:
         if hasattr(self, "player"):

@@ -139,6 +139,29 @@ async def test_an_input_that_waits_is_in_no_saved_view_and_stands_once_in_the_ne
     await check_proofs(world, session)
 
 
+async def test_what_was_asked_with_and_withdrawn_is_in_no_later_request_of_its_run(world: RunWorld) -> None:
+    """SPEC S12, A7: nobody answered to it, so it waits again; the resume goes on without it, and says so."""
+    await world.publish(tools=["echo"])
+    session = await world.open_session()
+    world.model.add(replies.calls(("echo", {"text": "result"})).but(hold="a"), replies.error(401, "no"), "done")
+    a = await world.start("question", session)
+    await world.model.wait_for_requests(1)
+    sent = await world.send("never mind", session, mode="supplement")
+    world.model.release("a")
+    await world.ended(a)
+    assert "never mind" in texts(world.sent[1])
+    assert (await world.http.delete(f"/inputs/{sent['input_id']}")).status_code == 200
+    await world.resume(a, "but this")
+    assert (await world.ended(a))["answer"] == "done"
+    assert world.sent[2] == [*world.sent[1][:-1], {"role": "user", "content": "but this"}]
+    assert (await world.manifests(a))[-1]["notes"] == ["prefix_broken:withdrawal"]
+    told = await world.get(
+        f"/operations/{(await world.manifests(a))[-1]['operation_id']}/explain", input=sent["input_id"]
+    )
+    assert told["rule"] == "withdrawn"
+    await check_proofs(world, session)
+
+
 async def test_a_later_run_begins_with_the_summary_of_an_earlier_view(world: RunWorld) -> None:
     """SPEC P2, K10, A10: what the summary covers appears nowhere else, and `explain` says where it went."""
     await world.publish(**SMALL, context=WHOLE)
