@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from context.budget import Budget, plan_budget, request_output_limit
 from context.compaction import CompactionTerms, compaction_terms
 from context.errors import CorruptPayloadError, ModelCallError
+from context.formatting import MessageFormatter
 from context.messages import ChatMessage
 from context.policy import Release, RetryPolicy
 from context.replies import Usage
@@ -27,13 +28,14 @@ from context.views import system_message
 from providers.catalogue import cost
 from providers.chat import ChatClient, ModelTarget
 from providers.errors import BrokenStreamError, ConnectionUnusableError, EndpointRefusedError
-from providers.profiles import profile_for
+from providers.profiles import Profile, profile_for
 from providers.tokenizers import counter_for
 from providers.wire import request_fields, tools_json
 from providers.wire_list import WireList
 
 ResolveKey = Callable[[str], Awaitable[StoredKey | None]]
 ChatFor = Callable[[str], ChatClient]
+FormatWith = Callable[[Profile, bool | None], MessageFormatter]
 _KEPT_LISTS = 64
 
 
@@ -41,10 +43,17 @@ class ReleaseModel:
     """One release's model.
 
     `chat_for` gives the client for a provider, `demo_base_url` is where the demo provider listens in this process.
+    `format_with` begins an empty list in the form of a dialect, with user messages joined or not.
     """
 
     def __init__(
-        self, release: Release, *, chat_for: ChatFor, resolve_key: ResolveKey, demo_base_url: str | None
+        self,
+        release: Release,
+        *,
+        chat_for: ChatFor,
+        resolve_key: ResolveKey,
+        demo_base_url: str | None,
+        format_with: FormatWith = WireList,
     ) -> None:
         self._release = release
         self._settings = release.definition.model
@@ -54,7 +63,8 @@ class ReleaseModel:
         self._demo_base_url = demo_base_url
         self._base_url = release.base_url or demo_base_url
         self._profile = profile_for(self._settings.provider)
-        self._lists: OrderedDict[UUID, WireList] = OrderedDict()
+        self._format_with = format_with
+        self._lists: OrderedDict[UUID, MessageFormatter] = OrderedDict()
         self.counter: TokenCounter = counter_for(release.estimator_id)
         self.terms = self._terms()
         self._fields = self._request_fields(self.terms.max_output_tokens)
@@ -99,6 +109,7 @@ class ReleaseModel:
             chat_for=self._chat_for,
             resolve_key=self._resolve_key,
             demo_base_url=self._demo_base_url,
+            format_with=self._format_with,
         )
 
     @property
@@ -139,8 +150,8 @@ class ReleaseModel:
             self._lists.popitem(last=False)
         return grown.body(self._fields)
 
-    def _new_list(self) -> WireList:
-        return WireList(self._profile, merge_user_messages=self._settings.merge_user_messages)
+    def _new_list(self) -> MessageFormatter:
+        return self._format_with(self._profile, self._settings.merge_user_messages)
 
     async def complete(
         self, body: bytes, *, on_first_output: Callable[[], Awaitable[None]]

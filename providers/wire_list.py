@@ -18,7 +18,7 @@ _USER_START = b'{"role":"user"'
 class WireList:
     """Messages of a view from its beginning, `length` of them so far."""
 
-    def __init__(self, profile: Profile, *, merge_user_messages: bool | None) -> None:
+    def __init__(self, profile: Profile, merge_user_messages: bool | None) -> None:
         self.length = 0
         self.view_id = UUID(int=0)  # the view it is the beginning of
         self._profile = profile
