@@ -5,13 +5,12 @@ summary, and what its manifest says was left out. Names and numbers only.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Literal
 from uuid import UUID
 
 from context.material import piece_of
-from context.snapshots import Coverage
 from context.views import ViewItem
 
 Rule = Literal[
@@ -53,7 +52,7 @@ class ExplainedRequest:
 
     `run_no` and `context_id` say whose it is, `cutoff` is the highest `input_seq` it could contain, `watermark` the
     newest record of its own context then, `observed` the place up to which its Run's history knew of earlier Runs.
-    `snapshots` holds the coverage of each summary among the items, `omitted` the pieces left out for budget,
+    `snapshots` holds the pieces that each summary among the items stands for, `omitted` the pieces left out for budget,
     `recent_from` the first earlier Run shown whole (None: all are).
     """
 
@@ -62,7 +61,7 @@ class ExplainedRequest:
     context_id: UUID
     cutoff: int
     watermark: int
-    snapshots: Mapping[UUID, Coverage] = field(default_factory=dict)
+    snapshots: Mapping[UUID, Set[str]] = field(default_factory=dict)
     omitted: frozenset[str] = frozenset()
     recent_from: int | None = None
     observed: int | None = None
@@ -133,8 +132,8 @@ def _included(subject: Subject, request: ExplainedRequest) -> Included | None:
 
 def _replaced(subject: Subject, request: ExplainedRequest) -> ReplacedBySummary | None:
     for at, item in enumerate(request.items):
-        coverage = request.snapshots.get(item.source_id) if item.kind == "summary" and item.source_id else None
-        if coverage is not None and subject.piece in coverage and item.source_id:
+        covered = request.snapshots.get(item.source_id) if item.kind == "summary" and item.source_id else None
+        if covered is not None and subject.piece in covered and item.source_id:
             return ReplacedBySummary(item.source_id, at)
     return None
 
@@ -194,18 +193,18 @@ class DiffLine:
 
 
 def diff(
-    left: Sequence[ViewItem], right: Sequence[ViewItem], *, snapshots: Mapping[UUID, Coverage] | None = None
+    left: Sequence[ViewItem], right: Sequence[ViewItem], *, snapshots: Mapping[UUID, Set[str]] | None = None
 ) -> tuple[DiffLine, ...]:
     """Two requests item by item, in the order of `right`; what only `left` has stands where it stood there.
 
-    `snapshots` is the coverage of the summaries in `right`. Near linear in the number of items.
+    `snapshots` are the pieces that the summaries in `right` stand for. Near linear in the number of items.
     """
     places = {name: at for at, name in enumerate(_names(left))}
     there = {name: at for at, name in enumerate(_names(right))}
     kept = [name for name in there if name in places]
     settled = _in_order([places[name] for name in kept])
     lines = [_line(name, left, right, places.get(name), at, settled) for name, at in there.items()]
-    covered = {name for one in (snapshots or {}).values() for name in one.names}
+    covered = {name for one in (snapshots or {}).values() for name in one}
     gone = [name for name in places if name not in there]
     removed = {
         name: DiffLine(name, "summarised" if name in covered else "removed", places[name], None) for name in gone

@@ -6,7 +6,7 @@ not at all.
 """
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from itertools import groupby
@@ -104,14 +104,32 @@ def cover(materials: Sequence[Material], revisions: Mapping[UUID, int]) -> Cover
     return Coverage(pieces, {context: revision for context, revision in revisions.items() if context in contexts})
 
 
-def merged(older: Coverage, newer: Coverage) -> Coverage:
-    """The coverage of a summary made from an earlier one and what followed it. Raises ValueError if they overlap.
+@dataclass(frozen=True)
+class Extent:
+    """How far a coverage reaches, without its pieces: what is told of a snapshot, and enough to extend it."""
+
+    ranges: tuple[SourceRange, ...]
+    revisions: Mapping[UUID, int]
+    runs: frozenset[int]
+    pieces: int
+
+
+def extent_of(coverage: Coverage) -> Extent:
+    """The extent of pieces that are at hand."""
+    return Extent(coverage.ranges, coverage.revisions, coverage.runs, len(coverage.pieces))
+
+
+def extended(older: Extent, newer: Coverage) -> Extent:
+    """The extent of a summary made from an earlier one and what followed it; the two have no piece in common.
 
     The newer revisions stand, since the older pieces are compared again at the same moment (SPEC K9).
     """
-    pieces = (*older.pieces, *newer.pieces)
-    _check_once(pieces)
-    return Coverage(pieces, {**older.revisions, **newer.revisions})
+    places: dict[UUID, list[SourceRange]] = {}
+    for one in (*older.ranges, *newer.ranges):
+        places.setdefault(one.context_id, []).append(one)
+    ranges = tuple(joined for of_context in places.values() for joined in _joined(of_context))
+    revisions = {**older.revisions, **newer.revisions}
+    return Extent(ranges, revisions, older.runs | newer.runs, older.pieces + len(newer.pieces))
 
 
 # --- validity --------------------------------------------------------------------------------------------------------
@@ -132,12 +150,6 @@ class Outdated:
 def check(coverage: Coverage, current: Mapping[str, Version]) -> Applies | Outdated:
     """Compare all covered versions with the effective ones of now. A piece that is not in `current` is gone."""
     changed = tuple(one.piece for one in coverage.pieces if current.get(one.piece) != one.version)
-    return Outdated(changed) if changed else Applies()
-
-
-def check_changes(coverage: Coverage, touched: Set[str]) -> Applies | Outdated:
-    """The same from the pieces that mutations since the covered revisions touched, without reading the rest."""
-    changed = tuple(one.piece for one in coverage.pieces if one.piece in touched)
     return Outdated(changed) if changed else Applies()
 
 
@@ -235,6 +247,17 @@ class SnapshotFigures:
 def summary_item(snapshot_id: UUID, payload_id: bytes, tokens: int) -> ViewItem:
     """The snapshot's message in a view."""
     return ViewItem("summary", payload_id, tokens, snapshot_id, transform="history_compaction")
+
+
+def _joined(ranges: Sequence[SourceRange]) -> list[SourceRange]:
+    """Ranges of one context in order, those that meet as one."""
+    joined: list[SourceRange] = []
+    for one in sorted(ranges, key=lambda one: one.from_seq):
+        if joined and joined[-1].through_seq + 1 == one.from_seq:
+            joined[-1] = replace(joined[-1], through_seq=one.through_seq)
+        else:
+            joined.append(one)
+    return joined
 
 
 def _ranges(context_id: UUID, places: Sequence[int]) -> list[SourceRange]:

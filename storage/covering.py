@@ -9,7 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.material import Material
-from context.snapshots import Coverage, Covered, Version, cover, merged
+from context.snapshots import Coverage, Covered, Extent, SourceRange, Version, cover, extended, extent_of
 from context.views import ViewItem
 from storage.database import fetch_all
 from storage.effective import EFFECTIVE_THEN
@@ -52,6 +52,7 @@ PIECES = text(f"""{CHAIN}
 AMONG = text(f"""{CHAIN}
     SELECT p.piece FROM chain JOIN snapshot_pieces p USING (snapshot_id) WHERE p.piece = ANY(CAST(:pieces AS text[]))
 """)
+EXTENT = text("SELECT ranges, revisions, runs, pieces FROM snapshots WHERE snapshot_id = :snapshot_id")
 OWN_REVISIONS = text("SELECT revisions FROM snapshots WHERE snapshot_id = :snapshot_id")
 CHANGED = text("""
     SELECT DISTINCT m.record_id FROM context_mutations m
@@ -63,25 +64,38 @@ CHANGED = text("""
 
 @dataclass(frozen=True)
 class CoveredSources:
-    """The coverage of the new summary: what it adds, and all of it with the snapshot that was folded in."""
+    """The coverage of the new summary: what it adds, and how far it reaches with the snapshot that was folded in.
+
+    The pieces of that one are not read: they only grow with the session (SPEC P6).
+    """
 
     added: Coverage
-    whole: Coverage
+    extent: Extent
     previous_id: UUID | None
 
 
 async def covered_sources(
     connection: AsyncConnection, episode: LockedEpisode, items: Sequence[ViewItem]
 ) -> CoveredSources:
-    """What the episode's summary stands for; `items` is its source list."""
+    """What the episode's summary stands for; `items` is its source list. Raises ValueError for a piece in it twice."""
     binds = {"session_id": episode.session_id, "view_id": episode.view_id, "covered": episode.covered}
     rows = await fetch_all(connection, MATERIALS, **binds, episode_id=episode.episode_id)
     materials = [_material(row, episode.run_no) for row in rows]
     added = cover(materials, await _revisions(connection, episode, {one.context_id for one in materials}))
     previous = items[episode.folds].source_id if episode.folds is not None else None
     if previous is None:
-        return CoveredSources(added, added, None)
-    return CoveredSources(added, merged(await coverage_of(connection, previous), added), previous)
+        return CoveredSources(added, extent_of(added), None)
+    if twice := await covered_among(connection, previous, sorted(added.names)):
+        raise ValueError(f"a summary can't stand for the same piece twice: {len(twice)}")
+    return CoveredSources(added, extended(await _extent(connection, previous), added), previous)
+
+
+async def _extent(connection: AsyncConnection, snapshot_id: UUID) -> Extent:
+    """How far a published snapshot reaches, with what was folded into it: told in its own row."""
+    (row,) = await fetch_all(connection, EXTENT, snapshot_id=snapshot_id)
+    ranges = tuple(SourceRange(UUID(one["context_id"]), one["from_seq"], one["through_seq"]) for one in row["ranges"])
+    revisions = {UUID(context): revision for context, revision in row["revisions"].items()}
+    return Extent(ranges, revisions, frozenset(row["runs"]), row["pieces"])
 
 
 async def coverage_of(connection: AsyncConnection, snapshot_id: UUID) -> Coverage:
@@ -106,9 +120,13 @@ async def changed_pieces(connection: AsyncConnection, seen: Mapping[UUID, int]) 
     return frozenset(f"record/{row['record_id']}" for row in rows)
 
 
-async def touched(connection: AsyncConnection, coverage: Coverage) -> frozenset[str]:
+async def touched(connection: AsyncConnection, sources: CoveredSources) -> frozenset[str]:
     """The covered pieces that mutations since the covered revisions have changed."""
-    return await changed_pieces(connection, coverage.revisions) & coverage.names
+    changed = await changed_pieces(connection, sources.extent.revisions)
+    if sources.previous_id is None or not changed:
+        return changed & sources.added.names
+    older = await covered_among(connection, sources.previous_id, sorted(changed))
+    return (changed & sources.added.names) | older
 
 
 async def _revisions(

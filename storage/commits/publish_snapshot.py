@@ -16,7 +16,7 @@ from context.compaction import NotSmaller, Shrinks, judge_summary
 from context.episodes import CompactionVerdict, PublishSnapshot
 from context.errors import SupersededError
 from context.ids import derived, snapshot_id
-from context.snapshots import Applies, Outdated, Publish, StoreOnly, check_changes, publication, summary_item
+from context.snapshots import Applies, Outdated, Publish, StoreOnly, publication, summary_item
 from context.summary_view import same_pieces, with_summary
 from context.views import ViewItem, total_tokens
 from storage.covering import CoveredSources, covered_sources, touched
@@ -138,7 +138,8 @@ class _Publication:
         after = with_summary(before, frozenset(episode.covered), item)
         sizes = {"before": total_tokens(before) + request.fixed, "after": total_tokens(after) + request.fixed}
         size = judge_summary(**sizes, terms=request.terms)
-        validity = check_changes(sources.whole, await touched(connection, sources.whole))
+        changed = await touched(connection, sources)
+        validity = Outdated(tuple(sorted(changed))) if changed else Applies()
         active = episode.expected_snapshot_id if episode.is_idle else episode.active_snapshot_id
         outcome = publication(size, validity, active=active, expected=episode.expected_snapshot_id)
         if isinstance(outcome, Publish) and not same_pieces(frozen, before):
@@ -157,9 +158,9 @@ class _Publication:
         return before[: episode.view_length], before
 
     def _store(self, decided: _Decided) -> None:
-        episode, whole = self._episode, decided.sources.whole
-        ranges = [asdict(one) for one in whole.ranges]
-        revisions = {str(context): revision for context, revision in whole.revisions.items()}
+        episode, extent = self._episode, decided.sources.extent
+        ranges = [asdict(one) for one in extent.ranges]
+        revisions = {str(context): revision for context, revision in extent.revisions.items()}
         self._writes.sql(SNAPSHOT)
         self._writes.bind(
             snapshot_id=self._snapshot_id,
@@ -172,8 +173,8 @@ class _Publication:
             tokens=self._request.message.tokens or 0,
             ranges=json.dumps(ranges, default=str),
             revisions=json.dumps(revisions),
-            runs=sorted(whole.runs),
-            pieces=len(whole.pieces),
+            runs=sorted(extent.runs),
+            pieces=extent.pieces,
             activated=isinstance(decided.outcome, Publish),
             changed=isinstance(decided.validity, Outdated),
         )

@@ -12,9 +12,9 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.explain import DiffLine, ExplainedRequest, Explanation, Subject, common_prefix, diff, explain
-from context.snapshots import Coverage
+from context.material import piece_of
 from context.views import ViewItem
-from storage.covering import coverage_of
+from storage.covering import covered_among
 from storage.database import fetch_one
 from storage.reads.pages import found
 from storage.reads.releases import release
@@ -66,7 +66,6 @@ class ComparedRequests:
 class _Request:
     row: Any
     items: tuple[ViewItem, ...]
-    snapshots: dict[UUID, Coverage]
 
 
 async def explained(
@@ -80,6 +79,7 @@ async def explained(
             subject = await _record(connection, record_id, owner_id, session_id)
         else:
             subject = await _input(connection, input_id, owner_id, session_id)
+        covered = await _covered(connection, request.items, [subject.piece])
     settings = (await release(store, request.row["release_id"])).definition.context
     whole = settings.history == "session_view"
     asked = ExplainedRequest(
@@ -88,7 +88,7 @@ async def explained(
         context_id=request.row["context_id"],
         cutoff=request.row["cutoff"],
         watermark=request.row["watermark"],
-        snapshots=request.snapshots,
+        snapshots=covered,
         recent_from=None if whole else max(1, request.row["run_no"] - settings.recent_runs),
         observed=request.row["observed"],
     )
@@ -100,7 +100,8 @@ async def compared(store: Store, left: UUID, right: UUID, owner_id: UUID) -> Com
     async with store.reading() as connection:
         before = await _request(connection, left, owner_id)
         after = await _request(connection, right, owner_id)
-    lines = diff(before.items, after.items, snapshots=after.snapshots)
+        covered = await _covered(connection, after.items, [piece_of(item) for item in before.items])
+    lines = diff(before.items, after.items, snapshots=covered)
     return ComparedRequests(lines, common_prefix(before.items, after.items))
 
 
@@ -109,12 +110,15 @@ async def _request(connection: AsyncConnection, operation_id: UUID, owner_id: UU
         await fetch_one(connection, REQUEST, operation_id=operation_id, owner_id=owner_id), "model call", operation_id
     )
     items = await listed(connection, row["view_id"], row["view_length"])
-    return _Request(row, items, await _snapshots(connection, items))
+    return _Request(row, items)
 
 
-async def _snapshots(connection: AsyncConnection, items: Sequence[ViewItem]) -> dict[UUID, Coverage]:
+async def _covered(
+    connection: AsyncConnection, items: Sequence[ViewItem], pieces: Sequence[str]
+) -> dict[UUID, set[str]]:
+    """Which of these pieces the summaries in a list stand for; the others that they stand for are not read."""
     summaries = [item.source_id for item in items if item.kind == "summary" and item.source_id is not None]
-    return {one: await coverage_of(connection, one) for one in summaries}
+    return {one: await covered_among(connection, one, pieces) for one in summaries}
 
 
 async def _record(connection: AsyncConnection, record_id: UUID, owner_id: UUID, session_id: UUID) -> Subject:

@@ -43,7 +43,7 @@ def question(number: int, **fields: object) -> Subject:
     return replace(Subject(f"input/{UUID(int=number)}", run_no=3, input_seq=number), **fields)  # type: ignore[arg-type]
 
 
-COVERAGE = cover([Material(item(11, run_no=3), b"d", 3)], {})
+COVERED = cover([Material(item(11, run_no=3), b"d", 3)], {}).names
 REQUEST = ExplainedRequest(
     items=[
         SYSTEM,
@@ -56,7 +56,7 @@ REQUEST = ExplainedRequest(
     context_id=CONTEXT,
     cutoff=20,
     watermark=30,
-    snapshots={SNAPSHOT: COVERAGE},
+    snapshots={SNAPSHOT: COVERED},
     omitted=frozenset({f"record/{UUID(int=15)}"}),
     recent_from=2,
 )
@@ -112,7 +112,7 @@ def test_after_a_compaction_what_is_gone_is_said_to_be_summarised() -> None:
     """SPEC A10."""
     left = [SYSTEM, item(11, run_no=3), item(17), item(12, "input")]
     right = [SYSTEM, summary_item(SNAPSHOT, b"s", 9), item(12, "input")]
-    assert diff(left, right, snapshots={SNAPSHOT: COVERAGE}) == (
+    assert diff(left, right, snapshots={SNAPSHOT: COVERED}) == (
         DiffLine("system", "same", 0, 0),
         DiffLine(f"summary/{SNAPSHOT}", "added", None, 1),
         DiffLine(f"record/{UUID(int=11)}", "summarised", 1, None),

@@ -21,10 +21,10 @@ from context.snapshots import (
     StoreOnly,
     Version,
     check,
-    check_changes,
     cover,
     doubled,
-    merged,
+    extended,
+    extent_of,
     publication,
     reusable,
     summary_item,
@@ -111,7 +111,6 @@ def test_an_untouched_snapshot_applies(covered: list[Material]) -> None:
     coverage = cover(covered, {HERE: 1})
     now = versions(coverage) | {"record/new": Version(b"new")}
     assert check(coverage, now) == Applies()
-    assert check_changes(coverage, {"record/new"}) == Applies()
 
 
 @given(materials, st.data())
@@ -126,23 +125,17 @@ def test_any_change_of_a_covered_piece_ends_the_snapshot_as_a_whole(
     now = {name: one for name, one in versions(coverage).items() if name != piece}
     now |= {piece: other} if other else {}
     assert check(coverage, now) == Outdated((piece,))
-    assert check_changes(coverage, {piece}) == Outdated((piece,))
 
 
 @given(materials, st.data())
-def test_a_summary_of_a_summary_covers_what_both_cover(covered: list[Material], data: st.DataObject) -> None:
-    """SPEC K10, K14: re-compaction."""
+def test_a_summary_of_a_summary_reaches_as_far_as_both(covered: list[Material], data: st.DataObject) -> None:
+    """SPEC K10, K14, P6: the same as from all pieces, without the older ones."""
     cut = data.draw(st.integers(0, len(covered)))
     older, newer = cover(covered[:cut], {HERE: 3}), cover(covered[cut:], {HERE: 8})
-    both = merged(older, newer)
-    assert both.pieces == cover(covered, {}).pieces
+    both = extended(extent_of(older), newer)
+    of_all = extent_of(cover(covered, {}))
+    assert (both.ranges, both.runs, both.pieces) == (of_all.ranges, of_all.runs, of_all.pieces)
     assert both.revisions == ({HERE: 8} if newer.pieces else {HERE: 3})
-
-
-def test_two_summaries_of_one_piece_are_never_merged() -> None:
-    """SPEC K10."""
-    with pytest.raises(ValueError, match="twice"):
-        merged(cover([record(1)], {}), cover([record(1)], {}))
 
 
 # --- publishing ------------------------------------------------------------------------------------------------------
