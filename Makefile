@@ -48,8 +48,8 @@ test: lint ## everything CI runs, fast checks first
 	  $(BIN)/python -m pytest -q $(HANGING) tests/$$suite || exit 1; \
 	done
 
-crash: install ## the full matrix of kills at every commit boundary
-	@$(BIN)/python -m pytest -q tests/crash --full-matrix
+crash: install ## the full matrix of kills at every commit boundary, and many random sessions
+	@$(BIN)/python -m pytest -q tests/crash tests/acceptance/test_any_session.py --full-matrix
 
 bench: install ## the figures of docs/benchmarks.md
 	@$(BIN)/python -m benchmarks
