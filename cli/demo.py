@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
@@ -62,7 +63,7 @@ class Watched:
     run_id: str
     session_id: str
     steps: int = 0
-    killed_at: float | None = None
+    killed_at: datetime | None = None
     back: bool = False
 
 
@@ -135,10 +136,13 @@ def _note_step(line: str, watched: Watched) -> None:
 
 
 def _note_return(event: dict[str, Any], watched: Watched) -> None:
-    """Say how long nothing went on: until the first event after the kill that the Run itself made."""
-    if watched.killed_at is not None and not watched.back and event["type"] != "input_accepted":
+    """Say how long nothing went on: until the first event of the Run itself that came about after the kill."""
+    if watched.killed_at is None or watched.back or event["type"] == "input_accepted":
+        return
+    pause = datetime.fromisoformat(event["at"]) - watched.killed_at
+    if pause > timedelta():  # else it was committed before, and is only told now
         watched.back = True
-        note(f"  *** the next step came {time.monotonic() - watched.killed_at:.1f} s later")
+        note(f"  *** the next step came {pause.total_seconds():.1f} s later")
 
 
 def _kill_worker(stack: "DevStack", watched: Watched) -> None:
@@ -146,7 +150,7 @@ def _kill_worker(stack: "DevStack", watched: Watched) -> None:
     if pid is None:
         raise CommandError("The worker is not running.", mend=f"less {DATA_DIR}/logs/worker.log")
     os.kill(pid, signal.SIGKILL)
-    watched.killed_at = time.monotonic()
+    watched.killed_at = datetime.now(UTC)
     note(f"  *** kill -9 of worker {pid}, and said while there is none: {SUPPLEMENT}")
 
 
