@@ -5,6 +5,7 @@ asked for again. The suite does it with 45 000 tokens, `--full-matrix` with 500 
 """
 
 import asyncio
+import itertools
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -111,7 +112,9 @@ async def test_a_worker_killed_after_a_commit_of_a_long_episode_calls_no_finishe
     async with filled.clone(tmp_path) as world, nursery.kept(place_of(world), Fault(point, str(reached), nth=nth)):
         run = await ended(world, await world.start(QUESTION, filled.session))
         assert reached.exists(), f"{point} was never passed {nth} times"
-        assert bodies(world.model.requests) == undisturbed
+        finished = {"prepare_block": nth - 1, "finish_block": nth}.get(point.partition(".")[0], 0)
+        finished = filled.blocks if point.startswith(("publish_snapshot", "freeze_request")) else finished
+        assert_nothing_finished_is_called_again(world, undisturbed, [(reached.stat().st_mtime, finished)])
         await assert_one_episode(world, run, filled)
 
 
@@ -124,8 +127,11 @@ async def test_an_episode_whose_worker_dies_after_every_single_commit_comes_to_t
         pytest.skip("only with --full-matrix")
     async with filled.clone(tmp_path) as world, dying(world, nursery, tmp_path) as deaths:
         run = await ended(world, await world.start(QUESTION, filled.session))
-        assert bodies(world.model.requests) == undisturbed
+        finished = [path.stat().st_mtime for path in deaths if path.name.endswith("finish_block")]
+        known = [(at, number) for number, at in enumerate(sorted(finished), start=1)]
+        assert_nothing_finished_is_called_again(world, undisturbed, known)
         await assert_one_episode(world, run, filled)
+    assert len(known) == filled.blocks
     assert len(deaths) >= 2 * filled.blocks + len(ONCE)
 
 
@@ -133,15 +139,15 @@ async def test_an_episode_whose_worker_dies_after_every_single_commit_comes_to_t
 async def dying(world: RunWorld, nursery: WorkerNursery, folder: Path) -> AsyncIterator[list[Path]]:
     """Workers one after the other, each killed after its first commit of an episode; a file for each death."""
     deaths: list[Path] = []
-    points = [f"{commit}.after_commit" for commit in (*ONCE, "prepare_block", "finish_block")]
 
     async def keep() -> None:
-        while True:
-            reached = folder / f"death-{len(deaths)}"
-            async with nursery.worker(place_of(world), *(Fault(point, str(reached)) for point in points)) as child:
+        for number in itertools.count():
+            reached = {commit: folder / f"{number}-{commit}" for commit in (*ONCE, "prepare_block", "finish_block")}
+            faults = [Fault(f"{commit}.after_commit", str(path)) for commit, path in reached.items()]
+            async with nursery.worker(place_of(world), *faults) as child:
                 while child.lives:
                     await asyncio.sleep(0.01)
-            deaths.append(reached)
+            deaths.extend(path for path in reached.values() if path.exists())
 
     keeping = asyncio.create_task(keep())
     try:
@@ -152,8 +158,22 @@ async def dying(world: RunWorld, nursery: WorkerNursery, folder: Path) -> AsyncI
 
 
 def bodies(requests: list[RecordedRequest]) -> list[bytes]:
-    """What was sent, request by request."""
-    return [request.body for request in requests]
+    """What was sent, request by request; one that was sent again, once."""
+    return list(dict.fromkeys(request.body for request in requests))
+
+
+def assert_nothing_finished_is_called_again(
+    world: RunWorld, undisturbed: list[bytes], known: list[tuple[float, int]]
+) -> None:
+    """The bytes of an undisturbed episode in its order. `known`: at this time, so many blocks were finished.
+
+    A call that was under way when its worker died, or when a busy machine took it for dead, is no finished one.
+    """
+    assert bodies(world.model.requests) == undisturbed
+    sent = [(request.at, undisturbed.index(request.body)) for request in world.model.requests]
+    assert [place for _, place in sent] == sorted(place for _, place in sent)
+    again = [(at, place) for number, (at, place) in enumerate(sent) if place in {one for _, one in sent[:number]}]
+    assert [place for at, place in again for when, finished in known if at > when and place < finished] == []
 
 
 async def ended(world: RunWorld, run_id: str) -> Json:
@@ -171,7 +191,7 @@ async def assert_one_episode(world: RunWorld, run: Json, filled: Filled) -> None
     assert (episode["outcome"], episode["blocks"], episode["cursor"]) == ("activated", filled.blocks, filled.blocks)
     assert (episode["reaches_target"], episode["tokens_before"] >= filled.tokens) == (True, True)
     sent = world.model.requests
-    assert [is_block(request) for request in sent] == [True] * filled.blocks + [False]
+    assert len({request.body for request in sent if is_block(request)}) == filled.blocks
     assert {"role": "user", "content": QUESTION} in sent[-1].json["messages"]
     assert world.model.refusals == []
     assert (await world.get(f"/sessions/{filled.session}/verify"))["breaks"] == []
