@@ -91,7 +91,7 @@ def undisturbed(filled: Filled, nursery: WorkerNursery, tmp_path_factory: pytest
 
 async def _undisturbed(filled: Filled, nursery: WorkerNursery, folder: Path) -> list[bytes]:
     async with filled.clone(folder) as world, nursery.worker(place_of(world)):
-        run = await ended(world, await world.start(QUESTION, filled.session))
+        run = await world.over(await world.start(QUESTION, filled.session))
         await assert_one_episode(world, run, filled)
         return bodies(world.model.requests)
 
@@ -110,7 +110,7 @@ async def test_a_worker_killed_after_a_commit_of_a_long_episode_calls_no_finishe
     """SPEC K7, R2, K1: each block is called once, with the same bytes; the published summary is the same."""
     reached = tmp_path / "reached"
     async with filled.clone(tmp_path) as world, nursery.kept(place_of(world), Fault(point, str(reached), nth=nth)):
-        run = await ended(world, await world.start(QUESTION, filled.session))
+        run = await world.over(await world.start(QUESTION, filled.session))
         assert reached.exists(), f"{point} was never passed {nth} times"
         finished = {"prepare_block": nth - 1, "finish_block": nth}.get(point.partition(".")[0], 0)
         finished = filled.blocks if point.startswith(("publish_snapshot", "freeze_request")) else finished
@@ -126,7 +126,7 @@ async def test_an_episode_whose_worker_dies_after_every_single_commit_comes_to_t
     if not full_matrix:
         pytest.skip("only with --full-matrix")
     async with filled.clone(tmp_path) as world, dying(world, nursery, tmp_path) as deaths:
-        run = await ended(world, await world.start(QUESTION, filled.session))
+        run = await world.over(await world.start(QUESTION, filled.session))
         finished = [path.stat().st_mtime for path in deaths if path.name.endswith("finish_block")]
         known = [(at, number) for number, at in enumerate(sorted(finished), start=1)]
         assert_nothing_finished_is_called_again(world, undisturbed, known)
@@ -174,14 +174,6 @@ def assert_nothing_finished_is_called_again(
     assert [place for _, place in sent] == sorted(place for _, place in sent)
     again = [(at, place) for number, (at, place) in enumerate(sent) if place in {one for _, one in sent[:number]}]
     assert [place for at, place in again for when, finished in known if at > when and place < finished] == []
-
-
-async def ended(world: RunWorld, run_id: str) -> Json:
-    """The Run at its end, however long that takes."""
-    run = await world.get(f"/runs/{run_id}", wait_s=60)
-    while run["ended_at"] is None:
-        run = await world.get(f"/runs/{run_id}", wait_s=60)
-    return run
 
 
 async def assert_one_episode(world: RunWorld, run: Json, filled: Filled) -> None:

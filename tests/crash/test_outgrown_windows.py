@@ -27,7 +27,7 @@ async def test_a_hundred_runs_that_outgrow_their_window(servers: Servers, full_m
     if not full_matrix:
         pytest.skip("only with --full-matrix")
     async with working_world(servers) as world:
-        happened = await outgrow(world, 20, questions=5, at_once=8)
+        happened = await outgrow(world, 20, questions=5, at_once=4)
     logging.getLogger(__name__).info("%s", dict(happened))
     assert happened["runs"] == 100
     assert happened["rebuilt"] == happened["requests"] > 1_000

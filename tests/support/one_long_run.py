@@ -37,9 +37,7 @@ async def run_of(world: RunWorld, steps: int, *, longest: int, **definition: Jso
     await world.publish("looker", tools=["repeat"], limits=limits, **definition)
     world.model.add(*[ManySteps(steps, longest=longest)] * (3 * steps + 50))
     run_id = await world.start(QUESTION, await world.open_session("looker"))
-    run = await world.get(f"/runs/{run_id}", wait_s=60)
-    while run["ended_at"] is None:
-        run = await world.get(f"/runs/{run_id}", wait_s=60)
+    run = await world.over(run_id)
     assert (run["status"], run["loops"]) == ("succeeded", steps + 1)
     return run
 

@@ -117,6 +117,13 @@ class RunWorld:
         assert run["ended_at"] is not None, f"the run still is {run['status']} in phase {run['phase']}"
         return run
 
+    async def over(self, run_id: str) -> Json:
+        """The Run once it has ended, however long that takes."""
+        run = await self.get(f"/runs/{run_id}", wait_s=60)
+        while run["ended_at"] is None:
+            run = await self.get(f"/runs/{run_id}", wait_s=60)
+        return run
+
     async def stop(self, run_id: str) -> Json:
         """Ask for a stop."""
         return await self.post(f"/runs/{run_id}/stop", None, status=202)
