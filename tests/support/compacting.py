@@ -29,8 +29,8 @@ AGENT: Json = {
     "context": {"recent_runs": 1},
     "tools": ["repeat"],
 }
-_SESSION = re.compile(r"s(\d{3})")
-_INPUT = re.compile(r"^<s(\d{3}) q(\d) i(\d)>")
+_SESSION = re.compile(r"talk-(\d{3})")
+_INPUT = re.compile(r"^<talk-(\d{3}) q(\d) i(\d)>")
 
 
 @dataclass
@@ -53,16 +53,18 @@ class Steps:
     def _summary(self, request: RecordedRequest) -> Reply:
         chance = random.Random(request.body)
         name = session_of(request)
-        return replies.text(f"SUMMARY of s{name:03}: " + f"s{name:03} goes on. " * chance.randint(1, 60))
+        return replies.text(f"SUMMARY of talk-{name:03}: " + f"talk-{name:03} goes on. " * chance.randint(1, 60))
 
     def _step(self, request: RecordedRequest) -> Reply:
         session, question = session_of(request), newest_question(request)
         chance = random.Random(f"{session}/{question}/{self.taken[session, question]}")
         self.taken[session, question] += 1
         if self.taken[session, question] > steps_of(session, question):
-            return replies.text(f"s{session:03}: question {question} is answered.")
-        asked = [("repeat", {"text": f"s{session:03} ", "times": chance.randint(20, 260)})] * chance.choice([1, 1, 2])
-        return replies.calls(*asked, content=chance.choice([None, f"s{session:03}: looking."]))
+            return replies.text(f"talk-{session:03}: question {question} is answered.")
+        asked = [("repeat", {"text": f"talk-{session:03} ", "times": chance.randint(20, 260)})] * chance.choice(
+            [1, 1, 2]
+        )
+        return replies.calls(*asked, content=chance.choice([None, f"talk-{session:03}: looking."]))
 
 
 def steps_of(session: int, question: int) -> int:
@@ -112,8 +114,8 @@ class Talk:
             self.runs.append(await self.world.over(run_id))
 
     def _text(self, question: int, place: int, chance: random.Random) -> str:
-        mark = f"<s{self.number:03} q{question} i{place}>"
-        text = f"{mark} keep this word for word: " + f"s{self.number:03} must not change. " * chance.randint(1, 20)
+        mark = f"<talk-{self.number:03} q{question} i{place}>"
+        text = f"{mark} keep this word for word: " + f"talk-{self.number:03} must not change. " * chance.randint(1, 20)
         self.texts[text] = (question, place)
         return text
 

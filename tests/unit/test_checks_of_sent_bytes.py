@@ -8,7 +8,7 @@ from tests.support.compacting import Talk, check_protected
 from tests.support.model_server import RecordedRequest
 from tests.support.sent_bytes import common_prefix, input_bytes, messages_bytes, prefixes
 
-FIRST, ADDED = "<s001 q1 i0> the question", "<s001 q1 i1> and this"
+FIRST, ADDED = "<talk-001 q1 i0> the question", "<talk-001 q1 i1> and this"
 
 
 def request(*contents: str, **more: object) -> RecordedRequest:
