@@ -137,12 +137,18 @@ async def test_an_episode_whose_worker_dies_after_every_single_commit_comes_to_t
 
 @asynccontextmanager
 async def dying(world: RunWorld, nursery: WorkerNursery, folder: Path) -> AsyncIterator[list[Path]]:
-    """Workers one after the other, each killed after its first commit of an episode; a file for each death."""
+    """Workers one after the other, each killed after its first commit of an episode; a file for each death.
+
+    A commit that a later worker sends again, and finds made, kills nobody a second time.
+    """
     deaths: list[Path] = []
 
     async def keep() -> None:
         for number in itertools.count():
-            reached = {commit: folder / f"{number}-{commit}" for commit in (*ONCE, "prepare_block", "finish_block")}
+            struck = [path.name.partition("-")[2] for path in deaths]
+            commits = ["finish_block", *(one for one in ONCE if one not in struck)]
+            commits += ["prepare_block"] if struck[-1:] != ["prepare_block"] else []
+            reached = {commit: folder / f"{number}-{commit}" for commit in commits}
             faults = [Fault(f"{commit}.after_commit", str(path)) for commit, path in reached.items()]
             async with nursery.worker(place_of(world), *faults) as child:
                 while child.lives:
