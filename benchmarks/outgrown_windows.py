@@ -16,7 +16,7 @@ from tests.support.compacting import INPUT_LIMIT, outgrow
 from tests.support.run_world import working_world
 from tests.support.sent_bytes import input_bytes
 
-SESSIONS, QUESTIONS, AT_ONCE = 20, 5, 4
+SESSIONS, QUESTIONS, AT_ONCE = 20, 5, 6
 
 
 async def main(at: Servers, sessions: int) -> None:
