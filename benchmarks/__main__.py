@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-NAMES = ("step_time", "long_run", "many_runs", "stable_prefix", "outgrown_windows")
+NAMES = ("step_time", "long_run", "many_runs", "stable_prefix", "outgrown_windows", "preparing", "retention")
 
 
 def main() -> int:

@@ -82,7 +82,7 @@ def is_alive(pid: int | None) -> bool:
     """Whether the process exists and is no zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second if it goes while its file is open
         return False
     return state != "Z"
 
