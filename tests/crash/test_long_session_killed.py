@@ -26,7 +26,7 @@ from tests.support.servers import create_database, drop_database, run_now
 QUESTION = "What counts most in all of these notes?"
 TOKENS, BLOCKS = 45_000, 3
 FULL_TOKENS, FULL_BLOCKS = 500_000, 34
-SAMPLE = [("finish_block.after_commit", 2), ("publish_snapshot.after_commit", 1)]
+SAMPLE = [("finish_block.after_commit", 2)]
 ONCE = ("prepare_request", "plan_episode", "publish_snapshot", "freeze_request")
 FULL = [
     *((f"{commit}.after_commit", 1) for commit in ONCE),
@@ -97,7 +97,7 @@ async def _undisturbed(filled: Filled, nursery: WorkerNursery, folder: Path) -> 
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every commit of the episode with --full-matrix, two of them without."""
+    """Every commit of the episode with --full-matrix, one of them without."""
     if "point" in metafunc.fixturenames:
         full = metafunc.config.getoption("--full-matrix")
         metafunc.parametrize(("point", "nth"), FULL if full else SAMPLE)
