@@ -3,13 +3,13 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
-# Fast folders first; one without tests is left out.
-SUITES := unit architecture contract integration workflows replay migrations acceptance api crash e2e
+# Fast folders first, then the long ones; one without tests is left out.
+SUITES := unit architecture contract replay migrations acceptance integration crash api e2e workflows
 # A test that hangs beyond its own time-out, in a fixture, ends the suite and shows where everything stood.
 HANGING := -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo dev lint test bench crash
+.PHONY: help install demo dev lint test bench crash $(addprefix suite-,$(SUITES))
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,12 +41,14 @@ lint: install ## format check, lint, types, import contracts
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports .importlinter --no-cache
 
-test: lint ## everything CI runs, fast checks first
-	@for suite in $(SUITES); do \
-	  test -n "$$(find tests/$$suite -name 'test_*.py' 2>/dev/null)" || continue; \
-	  echo "== tests/$$suite"; \
-	  $(BIN)/python -m pytest -q $(HANGING) tests/$$suite || exit 1; \
-	done
+test: lint ## everything CI runs: two suites at a time, each told when it has ended
+	@$(MAKE) --no-print-directory --jobs=2 $(addprefix suite-,$(SUITES))
+
+$(addprefix suite-,$(SUITES)): suite-%:
+	@test -n "$$(find tests/$* -name 'test_*.py' 2>/dev/null)" || exit 0; \
+	echo "== tests/$* begins"; room=$$(mktemp -d) && trap 'rm -rf "$$room"' EXIT; \
+	$(BIN)/python -m pytest -q $(HANGING) --basetemp="$$room/t" tests/$* > "$$room/said" 2>&1; ended=$$?; \
+	echo "== tests/$* has ended"; cat "$$room/said"; exit $$ended
 
 crash: install ## the full matrix of kills at every commit boundary, and many random sessions
 	@$(BIN)/python -m pytest -q tests/crash tests/acceptance/test_any_session.py --full-matrix
