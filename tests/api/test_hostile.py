@@ -50,10 +50,10 @@ LINES: dict[str, tuple[str, set[int]]] = {
     "dots": ("GET /api/v1/agents/../sessions", {404}),
     "dots in disguise": ("GET /api/v1/agents/%2e%2e/sessions", {404}),
     "a slash in a name": (f"GET /api/v1/agents/{MARK}%2fb", {404}),
-    "NUL in a name": (f"GET /api/v1/agents/{MARK}%00", {422}),
-    "no UTF-8 in a name": (f"GET /api/v1/agents/{MARK}%ff", {422}),
-    "half an escape": (f"GET /api/v1/agents/{MARK}%f", {422}),
-    "a line break in a name": (f"GET /api/v1/agents/{MARK}%0d%0aX:y", {422}),
+    "NUL in a name": (f"GET /api/v1/agents/{MARK}%00", {404}),
+    "no UTF-8 in a name": (f"GET /api/v1/agents/{MARK}%ff", {404}),
+    "half an escape": (f"GET /api/v1/agents/{MARK}%f", {404}),
+    "a line break in a name": (f"GET /api/v1/agents/{MARK}%0d%0aX:y", {404}),
     "a path of 30 000 characters": ("GET /api/v1/agents/" + MARK * 2_000, {400, 404, 414, 422, 431}),
     "no UTF-8 in a parameter": (f"GET /api/v1/sessions?limit=%ff{MARK}", {422}),
     "NUL in a parameter": (f"GET /api/v1/sessions?cursor={MARK}%00", {422}),
@@ -62,7 +62,7 @@ LINES: dict[str, tuple[str, set[int]]] = {
     "a number beyond numbers": ("GET /api/v1/sessions?limit=1e400", {422}),
     "seconds beyond numbers": ("GET /api/v1/runs/00000000-0000-0000-0000-000000000001?wait_s=1e400", {422}),
     "another script's digits": ("GET /api/v1/sessions?limit=%D9%A5", {422}),
-    "raw bytes": (f"GET /api/v1/agents/{MARK}\xff\xfe", {400, 422}),
+    "raw bytes": (f"GET /api/v1/agents/{MARK}\xff\xfe", {400, 404}),
 }
 
 

@@ -13,11 +13,11 @@ async def test_a_rolling_restart_fails_no_run_and_repeats_no_finished_call(
     world: RunWorld, nursery: WorkerNursery, place: WorkerPlace, tmp_path: Path
 ) -> None:
     """SPEC R2, R3: every Run ends with its answer; each effect happened once, each request was sent once."""
-    trace, loops, runs = tmp_path / "trace", 12, 10
+    trace, loops, runs = tmp_path / "trace", 24, 10
     await world.publish(tools=[python_tool("book", "side_effect")], limits={"max_loops": 50})
     world.model.add(*[answers_after(loops, tool="book", trace=str(trace), delay_s=0.1)] * (runs * (loops + 2)))
     sessions = await gather(world.open_session() for _ in range(runs))
-    async with replaced_workers(nursery, place, every_s=1.5) as ended:
+    async with replaced_workers(nursery, place, every_s=1.2) as ended:
         crowd = await ask_at_once(world, sessions, second_questions=False)
     assert crowd.ends == {"succeeded": runs}
     assert len(ended) >= 2
