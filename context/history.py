@@ -5,11 +5,13 @@ Works on references: a fact is a record or input with its payload; the few sente
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 from uuid import UUID
 
 from context.messages import ChatMessage
 from context.views import ItemKind
+
+T = TypeVar("T")
 
 ENDS = {
     "succeeded": "it was answered",
@@ -101,6 +103,11 @@ class Own:
 
 
 Fact = Stored | Own
+
+
+def last_of(runs: Sequence[T], recent: int) -> Sequence[T]:
+    """The last `recent` of the ended Runs, which appear whole; all of them while there are no more (SPEC P1)."""
+    return runs[max(0, len(runs) - recent) :]
 
 
 def project(runs: Sequence[PastRun], *, recent: int, shown_elsewhere: frozenset[UUID]) -> tuple[Fact, ...]:

@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from context.history import PastCall, PastInput, PastRecord, PastRun
+from context.history import PastCall, PastInput, PastRecord, PastRun, last_of
 from context.session_views import SavedView
 from storage.database import fetch_all
 from storage.effective import EFFECTIVE
@@ -47,7 +47,7 @@ async def past_runs(connection: AsyncConnection, heads: Heads, *, recent: int) -
     """The ended Runs before this one; the last `recent` of them with their records."""
     runs = await fetch_all(connection, RUNS, session_id=heads.session_id, run_no=heads.run_no)
     ids = [run["run_id"] for run in runs]
-    return await _filled(connection, heads, runs, whole=ids[len(ids) - recent :] if recent else [], beyond=0)
+    return await _filled(connection, heads, runs, whole=last_of(ids, recent), beyond=0)
 
 
 async def rest_of_runs(connection: AsyncConnection, heads: Heads, saved: SavedView) -> list[PastRun]:

@@ -55,6 +55,18 @@ async def test_without_whole_runs_all_questions_and_results_remain(world: RunWor
     assert [one for one in texts(last) if not one.startswith("[")][1:] == ["first?", "one", "second?", "two", "third?"]
 
 
+async def test_while_there_are_no_more_runs_than_wanted_all_appear_whole(world: RunWorld) -> None:
+    """SPEC P1: N=5 with one to six earlier Runs; none loses its answer or its tool work before there are too many."""
+    await world.publish(tools=["echo"], context={"recent_runs": 5})
+    session = await world.open_session()
+    for number in range(1, 8):
+        world.model.add(replies.calls(("echo", {"text": f"result {number}"})), f"answer {number}")
+        await world.ask(f"question {number}", session)
+        first = world.sent[-2]
+        assert results(first) == [f"result {earlier}" for earlier in range(max(1, number - 5), number)]
+        assert [one for one in texts(first) if one.startswith("answer")] == [f"answer {n}" for n in range(1, number)]
+
+
 async def test_only_the_first_request_of_a_run_is_prepared_from_history(world: RunWorld) -> None:
     """SPEC P6, A7: the second request of a Run extends the first, history included."""
     session = await a_success_a_failure_and_a_stop(world)

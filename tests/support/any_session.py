@@ -115,7 +115,7 @@ class ModelSession:
 
     def _history_of(self, runs: list[ModelRun]) -> set[str]:
         """Every input of earlier Runs; the facts of all of them, or of the last ones, else their answers."""
-        whole = runs if self.history == "session_view" else runs[len(runs) - self.recent :]
+        whole = runs if self.history == "session_view" else runs[max(0, len(runs) - self.recent) :]
         facts = {mark for run in whole for mark in (*run.own, *run.coming)}
         answers = {run.answer for run in runs if run.answer is not None}
         inputs = {mark for run in runs for mark in run.inputs}

@@ -14,6 +14,7 @@ from context.history import (
     PastRun,
     Stored,
     end_marker,
+    last_of,
     placeholder,
     project,
 )
@@ -148,3 +149,10 @@ def test_each_input_of_the_session_appears_exactly_once(runs: list[PastRun], rec
     assert sorted(told, key=str) == sorted(every - current, key=str)
     assert [fact.run_no for fact in facts] == sorted(fact.run_no for fact in facts)
     assert sum(isinstance(fact, Own) and fact.kind == "marker" for fact in facts) == len(runs)
+
+
+@given(count=st.integers(0, 12), recent=st.integers(0, 20))
+def test_the_last_runs_are_whole_and_all_while_there_are_no_more(count: int, recent: int) -> None:
+    """SPEC P1: whatever N is and however many Runs have ended."""
+    runs = list(range(1, count + 1))
+    assert list(last_of(runs, recent)) == [run for run in runs if run > count - recent]
