@@ -2,14 +2,17 @@
 
 The text of an exception can quote what a user wrote, so no record carries one: its type and the places in our code
 are what is left of it. What code of other people prints or logs in this process is content too: the log keeps a way of
-its own to where standard error went, and standard output and error themselves lead nowhere (SPEC Y6).
+its own to where standard error went, and standard output and error themselves lead nowhere (SPEC Y6). What foreign code
+logs is told from ours by where it runs, not by its logger's name, which anybody can ask for.
 """
 
 import json
 import logging
 import os
 import sys
+import threading
 import traceback
+from contextvars import ContextVar
 from types import TracebackType
 from typing import TextIO
 
@@ -20,6 +23,11 @@ OURS = frozenset({
 })  # fmt: skip
 BELOW_US = frozenset({"asyncio", "asyncpg", "fastapi", "httpcore", "httpx", "mcp", "sqlalchemy", "starlette"})
 """Libraries whose warnings say something of ours; what they log below that, a tool may have asked for."""
+
+FOREIGN: ContextVar[bool] = ContextVar("foreign", default=False)
+"""Set where code of other people runs; tasks and callbacks that it leaves behind inherit it. Threads don't."""
+WORKFLOW_THREADS = "temporal_workflow_"
+CORE = "temporalio.core"
 
 
 class ContentFree(logging.Formatter):
@@ -39,11 +47,19 @@ class ContentFree(logging.Formatter):
 
 
 class OfOurs(logging.Filter):
-    """Lets through what this application and the libraries below it say; a logger of any other name is a tool's."""
+    """Lets through what this application and the libraries below it say, from the places where only they run."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         name = record.name.partition(".")[0]
-        return name in OURS or (name in BELOW_US and record.levelno >= logging.WARNING)
+        named = name in OURS or (name in BELOW_US and record.levelno >= logging.WARNING)
+        return named and not FOREIGN.get() and _is_from_us(record)
+
+
+def _is_from_us(record: logging.LogRecord) -> bool:
+    """Whether no tool can run in the record's thread: ours log in the main one, Temporal in two kinds of its own."""
+    if record.thread == threading.main_thread().ident:
+        return True
+    return (record.threadName or "").startswith(WORKFLOW_THREADS) or record.name.startswith(CORE)
 
 
 def _words(record: logging.LogRecord) -> object:
@@ -98,6 +114,6 @@ def _forward_core_logs() -> None:
     """Temporal's core writes to standard output by itself; its warnings go through the log instead."""
     from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 
-    forwarding = LogForwardingConfig(logging.getLogger("temporalio.core"))
+    forwarding = LogForwardingConfig(logging.getLogger(CORE))
     quiet = LoggingConfig(TelemetryFilter(core_level="WARN", other_level="ERROR"), forwarding=forwarding)
     Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=quiet)), error_if_already_set=False)

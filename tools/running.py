@@ -4,13 +4,14 @@ An exception of a tool ends here as a value. It is never raised again, chained o
 """
 
 import asyncio
-import contextvars
 from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Token, copy_context
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
+from process_logs import FOREIGN
 from tools.errors import ToolTimeoutError, ToolUnavailableError
 from tools.port import Tool, ToolInvocation, ToolOutcome
 from tools.threads import KeptThreads
@@ -37,20 +38,23 @@ class Raised:
 
 
 class Caught:
-    """Takes whatever foreign code raises, `SystemExit` and `CancelledError` included (SPEC T9).
+    """Takes whatever foreign code raises, `SystemExit` and `CancelledError` included (SPEC T9), and mutes its logging.
 
     A cancellation of ours reaches whoever waits for foreign code, outside of this. So what comes out here is the
     foreign code's own, or no longer awaited by anybody.
     """
 
     error: BaseException | None = None
+    _mark: Token[bool]
 
     def __enter__(self) -> "Caught":
+        self._mark = FOREIGN.set(True)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
+        FOREIGN.reset(self._mark)
         self.error = error
         return True
 
@@ -135,7 +139,7 @@ async def run_in_thread(work: Callable[[], T], *, on_progress: Callable[[], None
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Returned | Raised] = loop.create_future()
-    surroundings = contextvars.copy_context()
+    surroundings = copy_context()
 
     def settle(result: Returned | Raised) -> None:
         if not answer.done():

@@ -54,3 +54,85 @@ def test_nothing_but_our_own_lines_reaches_the_log() -> None:
     assert "ours 7" in [line["message"] for line in lines]
     assert (lines[-1]["level"], lines[-1]["error"]) == ("critical", "LookupError")
     assert {line["error"] for line in lines if line["logger"] == "asyncio"} == {"ValueError", "ZeroDivisionError"}
+
+
+BORROWED = """
+import asyncio, logging, threading
+from process_logs import configure_logs
+configure_logs("info")
+from tools.running import attempted, run_async, run_in_thread
+
+NAMES = ("worker", "tools.python", "storage", "httpx", "mcp", "asyncpg", "temporalio", "temporalio.activity")
+
+def loud(where):
+    for name in NAMES:
+        logging.getLogger(name).error("MARK-%s", where)
+        logging.getLogger(name).error("MARK-%s", where, exc_info=ValueError("MARK"), extra={"run_id": "MARK"})
+
+class Broken(Exception):
+    def __str__(self):
+        loud("error")
+        return "words"
+
+def plain():
+    loud("thread")
+    started = threading.Thread(target=loud, args=("started",))
+    started.start()
+    started.join()
+    raise Broken
+
+async def later():
+    await asyncio.sleep(0.02)
+    loud("task")
+
+async def awaited():
+    loud("coroutine")
+    loop = asyncio.get_running_loop()
+    left.append(loop.create_task(later()))
+    loop.call_later(0.01, loud, "callback")
+    await asyncio.to_thread(loud, "to_thread")
+    await loop.run_in_executor(None, loud, "executor")
+    await asyncio.sleep(0)
+    loud("again")
+
+async def main():
+    quiet = lambda: None
+    attempted(lambda: loud("import"))
+    await run_in_thread(lambda: attempted(plain), on_progress=quiet)
+    await run_async(awaited, on_progress=quiet)
+    logging.getLogger("worker").warning("ours %d", 1)
+    await left[0]
+    logging.getLogger("worker").warning("ours %d", 2)
+
+left = []
+asyncio.run(main())
+"""
+
+
+def test_what_a_tool_says_through_a_logger_of_ours_is_not_logged() -> None:
+    """SPEC Y6, W1: in threads, coroutines, what they leave behind, and at import; what we say around it is."""
+    ended = subprocess.run([sys.executable, "-c", BORROWED], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert "MARK" not in ended.stderr
+    assert [json.loads(line)["message"] for line in ended.stderr.splitlines()] == ["ours 1", "ours 2"]
+
+
+WORKFLOWS_AND_CORE = """
+import logging, threading
+from concurrent.futures import ThreadPoolExecutor
+from process_logs import configure_logs
+configure_logs("info")
+with ThreadPoolExecutor(1, thread_name_prefix="temporal_workflow_") as pool:
+    pool.submit(logging.getLogger("temporalio.workflow").warning, "a workflow's").result()
+thread = threading.Thread(target=logging.getLogger("temporalio.core").warning, args=("the core's",))
+thread.start()
+thread.join()
+"""
+
+
+def test_what_workflows_and_temporals_core_say_in_threads_of_theirs_is_logged() -> None:
+    """SPEC Y6: no tool runs there."""
+    ended = subprocess.run(
+        [sys.executable, "-c", WORKFLOWS_AND_CORE], cwd=ROOT, capture_output=True, text=True, timeout=30
+    )
+    assert [json.loads(line)["message"] for line in ended.stderr.splitlines()] == ["a workflow's", "the core's"]
