@@ -22,7 +22,7 @@ from storage.payloads import Keys
 from storage.store import Store
 from tests.support import servers
 from tools.python import freeze_python
-from worker import Edges, build_worker, open_edges
+from worker import Edges, build_worker, open_edges, settle_memory
 from workflows.dispatch import TemporalSender
 from workflows.registry import data_converter
 
@@ -75,6 +75,7 @@ async def ground(at: Servers, *, steps: int) -> AsyncIterator[Ground]:
     try:
         async with open_edges(store, private_addresses="loopback", work_dir=folder / "work") as edges:
             queue = secrets.token_hex(4)
+            settle_memory()
             yield Ground(store, client, edges, url, f"http://127.0.0.1:{port}/v1", queue, steps)
     finally:
         await store.aclose()
