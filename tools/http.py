@@ -18,7 +18,7 @@ from context.policy import FrozenTool, ToolEntry
 from egress.errors import AddressRefusedError, AnswerEncodedError, AnswerTooLargeError
 from tools.errors import ToolTimeoutError, ToolUnavailableError
 from tools.http_fields import check_http_fields
-from tools.outcomes import artifact_note, encodable, error_outcome, exact_json, without_credentials
+from tools.outcomes import artifact_note, encodable, error_outcome, exact_json, sniffed_media_type, without_credentials
 from tools.port import Artifact, Delivery, ToolInvocation, ToolOutcome, single_effect, wants_key
 from tools.schemas import checked_schema
 from tools.secrets import ConnectionMissingError, ResolveSecret, secret_of
@@ -33,6 +33,7 @@ _BUSY = frozenset({408, 429})
 _GATEWAY = frozenset({502, 503, 504})
 _NO_CHARSETS = frozenset({"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined"})
 """Python's names for what no server writes text in; some take longer than linear time."""
+_CONTROL = re.compile(r"[\x01-\x07\x0e-\x1a\x1c-\x1f]")
 _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml", "application/javascript")
 
 
@@ -175,19 +176,19 @@ def _shown(
     response: httpx.Response, body: bytes, media_type: str, call: ToolInvocation
 ) -> tuple[str, tuple[str, ...], tuple[Artifact, ...]]:
     """The body as text, or as the reference of an artifact (SPEC T7)."""
-    if _is_text(media_type, body):
+    is_labelled_text = media_type.startswith(_TEXT_TYPES) or media_type.endswith(("+json", "+xml"))
+    if is_labelled_text or not body or media_type in ("", "application/x-www-form-urlencoded"):
         text, marks = _decoded(body, response.charset_encoding)
-        return text, marks, ()
-    artifact = Artifact(media_type or "application/octet-stream", body)
+        if not _is_binary(text, marks, is_labelled_text):
+            return text, marks, ()
+        media_type = sniffed_media_type(body)
+    artifact = Artifact(media_type, body)
     return exact_json(artifact_note(call.operation_id, 1, artifact)).decode(), (), (artifact,)
 
 
-def _is_text(media_type: str, body: bytes) -> bool:
-    if media_type.startswith(_TEXT_TYPES) or media_type.endswith(("+json", "+xml")):
-        return True
-    if media_type and media_type != "application/x-www-form-urlencoded":
-        return not body
-    return b"\0" not in body and not _decoded(body, None)[1]
+def _is_binary(text: str, marks: tuple[str, ...], is_labelled_text: bool) -> bool:
+    """A label makes no text: text has no NUL, and if some of it does not decode no control characters either."""
+    return "\0" in text or (bool(marks) and (not is_labelled_text or _CONTROL.search(text) is not None))
 
 
 def _decoded(body: bytes, charset: str | None) -> tuple[str, tuple[str, ...]]:

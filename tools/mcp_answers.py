@@ -17,24 +17,26 @@ from mcp.types import (
 )
 from pydantic_core import to_jsonable_python
 
-from context.messages import SURROGATES_REPLACED
+from context.messages import SURROGATES_REPLACED, UNDECODABLE_REPLACED
 from tools.mcp_servers import ServerRefusal
 from tools.mcp_streams import REPLACED
 from tools.outcomes import artifact_note, error_outcome, exact_json, finite, text_outcome
 from tools.port import Artifact, ToolInvocation, ToolOutcome
+
+_MARKS = (SURROGATES_REPLACED, UNDECODABLE_REPLACED)
 
 
 def outcome_of(answer: CallToolResult | ServerRefusal, call: ToolInvocation) -> ToolOutcome:
     """The answer as the model and the record get it."""
     if isinstance(answer, ServerRefusal):
         return error_outcome("McpError", answer.message, code=answer.code)
-    mended = bool((answer.meta or {}).pop(REPLACED, False))
+    mark = (answer.meta or {}).pop(REPLACED, None)
     try:
         raw = exact_json(to_jsonable_python(finite(answer.model_dump(by_alias=True, exclude_none=True))))
     except (ValueError, RecursionError):
         return error_outcome("InvalidToolResult", "The tool's result is nested too deeply, or is no JSON.")
     outcome = _outcome(answer, raw, call)
-    return replace(outcome, transforms=(*outcome.transforms, SURROGATES_REPLACED)) if mended else outcome
+    return replace(outcome, transforms=(*outcome.transforms, mark)) if mark in _MARKS else outcome
 
 
 def _outcome(answer: CallToolResult, raw: bytes, call: ToolInvocation) -> ToolOutcome:

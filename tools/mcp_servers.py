@@ -27,7 +27,7 @@ from pydantic import ValidationError
 
 from tools.errors import ToolTimeoutError, ToolUnavailableError
 from tools.mcp_access import McpServer
-from tools.mcp_streams import WatchedTransport
+from tools.mcp_streams import UNDECODABLE, WatchedTransport
 from tools.port import Delivery
 from tools.running import Caught, unless_stopped
 
@@ -151,6 +151,8 @@ class _Opening:
         path = os.pathsep.join(filter(None, (str(Path(sys.executable).parent), known.get("PATH"))))
         env = {"PATH": path}
         parameters = StdioServerParameters(command=command[0], args=list(command[1:]), env=env, cwd=self.folder)
+        # A copy is not validated: the SDK's type names three of Python's handlers, its reader takes each of them.
+        parameters = parameters.model_copy(update={"encoding_error_handler": UNDECODABLE})
         # What a server writes to its standard error may be content, so it goes nowhere.
         return stdio_client(parameters, stack.enter_context(open(os.devnull, "w")))
 

@@ -1,7 +1,8 @@
 """The SDK's streams as we listen to them: they say when the server's side ends, and leave no call without an answer.
 
 The SDK drops a line that its parser refuses, and the call would wait for its time limit. A line that carries an answer
-is read again here: half of a surrogate pair (a cut emoji) is replaced and marked, anything else is an error.
+is read again here: half of a surrogate pair (a cut emoji), or a byte that is no UTF-8, is replaced and marked; anything
+else is an error.
 """
 
 import json
@@ -15,10 +16,12 @@ from mcp.shared.message import SessionMessage
 from mcp.types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 from pydantic import ValidationError
 
-from context.messages import without_lone_surrogates
+from context.messages import SURROGATES_REPLACED, UNDECODABLE_REPLACED, without_lone_surrogates
 
-REPLACED = "agentloom/lone_surrogates_replaced"
-"""In the `_meta` of a result: some of its text was replaced."""
+REPLACED = "agentloom/replaced"
+"""In the `_meta` of a result: some of its text was replaced, as this transform says."""
+UNDECODABLE = "surrogateescape"
+"""How bytes of a server's output that are no UTF-8 are read: they make their own line unreadable, and no other."""
 _ID = re.compile(r'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,100}")')
 
 
@@ -104,7 +107,8 @@ def _mended(line: str) -> str:
     if not isinstance(result, dict):
         raise ValueError
     meta = result.get("_meta")
-    result["_meta"] = {**(meta if isinstance(meta, dict) else {}), REPLACED: True}
+    mark = SURROGATES_REPLACED if without_lone_surrogates(line) == line else UNDECODABLE_REPLACED
+    result["_meta"] = {**(meta if isinstance(meta, dict) else {}), REPLACED: mark}
     return without_lone_surrogates(json.dumps(value, ensure_ascii=False))
 
 

@@ -3,7 +3,7 @@
 `python -I -S tests/support/plain_mcp_server.py TRACE`: it writes its process id, and that of each child, into TRACE.
 Tools: `echo`, `hangs` (never answers, deaf to SIGTERM and to the end of its input), `hangs_once` (until FILE is there,
 which it makes), `dies`, `leaves_a_child` (in a session of its own, deaf to SIGTERM, holding the output open), `answers`
-(with the text that it is given as its result).
+(with the text that it is given as its result, BYTE in it as one that is no UTF-8, behind the bytes of `noise`).
 """
 
 import json
@@ -67,7 +67,9 @@ def verbatim(message: dict[str, Any]) -> str:
     params = message.get("params", {})
     if params.get("name") != "answers":
         return ""
-    return f'{{"jsonrpc": "2.0", "id": {message["id"]}, "result": {params["arguments"]["result"]}}}\n'
+    arguments = params["arguments"]
+    line = f'{{"jsonrpc": "2.0", "id": {message["id"]}, "result": {arguments["result"]}}}\n'
+    return bytes(arguments.get("noise", ())).decode(errors="surrogateescape") + line.replace("BYTE", "\udce9")
 
 
 def main() -> None:
@@ -76,7 +78,8 @@ def main() -> None:
         message = json.loads(line)
         if "id" in message and "method" in message:
             reply = {"jsonrpc": "2.0", "id": message["id"], "result": answer(message)}
-            sys.stdout.write(verbatim(message) or json.dumps(reply) + "\n")
+            line = verbatim(message) or json.dumps(reply) + "\n"
+            sys.stdout.buffer.write(line.encode(errors="surrogateescape"))
             sys.stdout.flush()
 
 

@@ -127,6 +127,31 @@ async def test_binary_content_becomes_an_artifact(client: httpx.AsyncClient, hea
     assert json.loads(result.content)["artifact_ref"] == f"artifact:{OPERATION}/1"
 
 
+@pytest.mark.parametrize("media_type", ["text/plain", "text/plain; charset=latin-1", "application/json"])
+@pytest.mark.parametrize("body", [bytes(range(256)), b"a\x00b", b"\x1f\x8b\x08\x04\xff\xfe"])
+async def test_binary_content_that_is_called_text_becomes_an_artifact_too(
+    client: httpx.AsyncClient, media_type: str, body: bytes
+) -> None:
+    """SPEC T7: binary content is never text, whatever its label says."""
+    if "latin" in media_type and b"\0" not in body:
+        body += b"\0"  # every byte is a letter or a sign there, so only this tells
+    result = await outcome(client, Answer(body=body, headers={"Content-Type": media_type}))
+    [artifact] = result.artifacts
+    assert (artifact.body, result.status) == (body, "ok")
+    assert artifact.media_type in ("application/octet-stream", "application/gzip")
+    assert json.loads(result.content)["artifact_ref"] == f"artifact:{OPERATION}/1"
+
+
+@pytest.mark.parametrize(("text", "charset"), [("a\tb\r\n\x0c\x1b[1mbold\x1b[0m", "utf-8"), ("Zürich 重", "utf-16")])
+async def test_text_with_the_signs_of_terminals_or_of_another_charset_stays_text(
+    client: httpx.AsyncClient, text: str, charset: str
+) -> None:
+    """SPEC T7, Y5."""
+    answer = Answer(body=text.encode(charset), headers={"Content-Type": f"text/plain; charset={charset}"})
+    result = await outcome(client, answer)
+    assert (result.content, result.artifacts, result.transforms) == (text, (), ())
+
+
 async def test_a_refusal_of_the_tool_is_its_answer(client: httpx.AsyncClient) -> None:
     """SPEC T9."""
     result = await outcome(client, Answer(status=422, body=b'{"why": "no such city"}'))

@@ -18,13 +18,13 @@ COMMAND = [sys.executable, "-I", "-S", str(ROOT / "tests" / "support" / "plain_m
 DEEP = 2_000
 
 
-async def answered(servers: McpServers, result: str) -> ToolOutcome:
+async def answered(servers: McpServers, result: str, **fields: Any) -> ToolOutcome:
     """The outcome of a call whose answer is this text, in place of a result; the next call must work too."""
     written = entry(kind="mcp", command=COMMAND)
     for remote_name in ("answers", "echo"):
         known = frozen(kind="mcp", remote_name=remote_name, timeout_s=8)
         tool = McpTool(known, written, open_servers=opened(servers), resolve_secret=no_secrets)
-        outcome = await run_within_limit(tool, invocation(result=result), on_progress=no_progress)
+        outcome = await run_within_limit(tool, invocation(result=result, **fields), on_progress=no_progress)
         if remote_name == "answers":
             first = outcome
     assert outcome.content == "echo"
@@ -44,6 +44,19 @@ async def test_half_of_a_surrogate_pair_is_replaced_and_marked(servers: McpServe
     assert json.loads(value.content) == {"\ufffd": "\ufffd"}
     whole = await answered(servers, r'{"content": [{"type": "text", "text": "\ud83d\ude42"}]}')
     assert (whole.content, whole.transforms) == ("\U0001f642", ())
+
+
+@pytest.mark.parametrize("noise", [b"\xff\xfe\x00\n", b"caf\xe9: starting\n\xe9\n", b"plain words\n[]\n\n"])
+async def test_a_line_that_is_no_utf8_costs_no_answer(servers: McpServers, noise: bytes) -> None:
+    """SPEC T1: noise on a server's output is skipped, whatever its bytes are."""
+    outcome = await answered(servers, '{"content": [{"type": "text", "text": "fine"}]}', noise=list(noise))
+    assert (outcome.status, outcome.content, outcome.transforms) == ("ok", "fine", ())
+
+
+async def test_a_byte_in_an_answer_that_is_no_utf8_is_replaced_and_marked(servers: McpServers) -> None:
+    """SPEC Y5, T9."""
+    outcome = await answered(servers, '{"content": [{"type": "text", "text": "cafBYTE"}]}')
+    assert (outcome.content, outcome.transforms) == ("caf\ufffd", ("undecodable_bytes_replaced",))
 
 
 @pytest.mark.parametrize(
