@@ -41,6 +41,7 @@ STATUS: Mapping[type[AgentLoomError], int] = {
     errors.NotFoundError: 404,
     errors.RateLimitedError: 429,
     errors.RevisionConflictError: 409,
+    errors.CorruptPayloadError: 500,
     errors.UnavailableError: 503,
 }
 
@@ -99,8 +100,8 @@ def problem(
 
 def domain_problem(error: AgentLoomError) -> Problem:
     """The problem for a domain error; what is in no table is a 500 without any detail."""
-    status = STATUS.get(type(error), 500)
-    if status == 500:
+    status = STATUS.get(type(error))
+    if status is None:
         return internal_problem()
     taken = {"type", "title", "status", "detail", "code"}
     numbers = {name: value for name, value in error.numbers.items() if name not in taken}

@@ -270,7 +270,9 @@ class RevisionConflictError(AgentLoomError):
 
 class CorruptPayloadError(AgentLoomError):
     code = "PAYLOAD_CORRUPT"
-    sentence = "Stored content does not match its identity or cannot be decrypted with the given keys."
+    sentence = (
+        "Stored content is damaged or can't be decrypted with the given keys; `agentloom verify` names its place."
+    )
 
 
 class UnavailableError(AgentLoomError):
