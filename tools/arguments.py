@@ -5,14 +5,13 @@ Messages are for the model: they name the place and the rule, and repeat no valu
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Literal
 
 from jsonschema.exceptions import ValidationError
 
 from context.messages import arguments_object
 from tools.outcomes import error_content
-from tools.schemas import validator_of
+from tools.schemas import TooMuchToCheckError, errors_of
 
 _MAX_DEPTH = 64
 _MAX_MESSAGES = 5
@@ -39,6 +38,7 @@ class Refused:
 
 
 NO_OBJECT = Refused("The arguments are not a valid JSON object; the tool was not called. Send the call again.")
+TOO_MUCH = Refused("The arguments are too large to be checked; the tool was not called. Send less at once.")
 
 
 def check_arguments(text: str, schema: dict[str, Any]) -> Accepted | Refused:
@@ -50,7 +50,11 @@ def check_arguments(text: str, schema: dict[str, Any]) -> Accepted | Refused:
         return Refused(f"The arguments are nested deeper than {_MAX_DEPTH} levels.")
     if not _encodes(arguments):
         return Refused("The arguments contain a lone surrogate, which is not valid Unicode text.")
-    messages = [_message(error) for error in islice(_errors(arguments, schema), _MAX_MESSAGES)]
+    try:
+        errors = _sorted(errors_of(arguments, schema))
+    except TooMuchToCheckError:
+        return TOO_MUCH
+    messages = [_message(error) for error in errors[:_MAX_MESSAGES]]
     return Refused("; ".join(messages)) if messages else Accepted(arguments)
 
 
@@ -59,8 +63,7 @@ def unknown_tool(name: str, known: Iterable[str]) -> Refused:
     return Refused(f"There is no tool {name[:100]!r}. Tools: {', '.join(known) or 'none'}.", "UnknownTool")
 
 
-def _errors(arguments: dict[str, Any], schema: dict[str, Any]) -> list[ValidationError]:
-    errors: Iterable[ValidationError] = validator_of(schema).iter_errors(arguments)
+def _sorted(errors: list[ValidationError]) -> list[ValidationError]:
     return sorted(errors, key=lambda error: ([str(step) for step in error.absolute_path], str(error.validator)))
 
 

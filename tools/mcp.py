@@ -66,7 +66,7 @@ def _frozen(entry: ToolEntry, tool: "RemoteTool") -> FrozenTool:
     return FrozenTool(
         name=wire_name(tool.name),
         description=tool.description or tool.title or "",
-        parameters=checked_schema(tool.input_schema, tool=tool.name),
+        parameters=checked_schema(tool.input_schema, tool=tool.name, declared=False),
         kind="mcp",
         entry_name=entry.name,
         remote_name=tool.name,

@@ -73,7 +73,9 @@ def freeze_python(entry: ToolEntry) -> FrozenTool:
     return FrozenTool(
         name=entry.name,
         description=entry.description or described.text,
-        parameters=checked_schema(entry.schema_ or described.schema, tool=entry.name),
+        parameters=checked_schema(
+            entry.schema_ or described.schema, tool=entry.name, declared=entry.schema_ is not None
+        ),
         kind="python",
         entry_name=entry.name,
         effect=single_effect(entry),

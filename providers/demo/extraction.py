@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{2,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n{2,}|\n(?=[-*|#]|\d+\.)")
-_MARKUP = re.compile(r"[`*|]+|(?m:^[#> ]+)|\[(?=[^\]]*\]\()|\]\([^)]*\)")
+_MARKUP = re.compile(r"[`*|]+|(?m:^[#> ]+)|\[(?=[^\]]{0,300}\]\()|\]\([^)]{0,300}\)")
 _SHORTEST, _LONGEST = 25, 320
 _STOP_TEXT = """
 about after again also and any are because been before being but can could did does done down each for from had has

@@ -14,7 +14,7 @@ from providers.demo.extraction import findings, keywords, mentions, sentences_of
 
 NOTICE = "This is AgentLoom's demo model, not a language model: it picks tools and sentences by plain rules."
 
-_PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*\.(?:md|rst|txt|py|toml|ya?ml|json|cfg|ini|csv)\b")
+_PATH = re.compile(r"(?<![\w./-])[\w.-]+(?:/[\w.-]+)*\.(?:md|rst|txt|py|toml|ya?ml|json|cfg|ini|csv)\b")
 _RESULT_REF = re.compile(r'"result_ref":\s*"([^"]+)"')
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _MOST_READS = 4

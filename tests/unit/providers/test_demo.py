@@ -16,8 +16,8 @@ from context.replies import ModelReply
 from egress.client import build_client
 from providers.chat import ChatClient, ModelTarget
 from providers.demo.conversation import read_request
-from providers.demo.extraction import keywords
-from providers.demo.rules import NOTICE, next_step
+from providers.demo.extraction import keywords, sentences_of
+from providers.demo.rules import _PATH, NOTICE, next_step
 from providers.demo.server import DemoServer, serve
 from providers.profiles import profile_for
 from providers.wire import build_body
@@ -332,3 +332,12 @@ async def test_it_answers_from_this_repositorys_own_documents(http: httpx.AsyncC
     assert len(messages) > 4
     assert reply.content is not None
     assert any(f"({name})" in reply.content for name in documents)
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("unit", ["a", "[", "](", "a.", "a/", "[a](", "(a"])
+def test_no_text_makes_the_demo_search_for_ever(unit: str) -> None:
+    """SPEC L2: what it reads is other people's text, and it works in the worker's process."""
+    text = unit * 100_000
+    assert sentences_of(text) == []
+    assert _PATH.findall(text) == []

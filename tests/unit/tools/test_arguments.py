@@ -125,3 +125,116 @@ def test_a_schema_of_an_older_draft_is_read_by_its_own_rules() -> None:
     }
     checked_schema(schema, tool="search")
     assert "a.0" in refusal('{"a": ["x"]}', schema)
+
+
+def described(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+@pytest.mark.timeout(10)
+def test_no_pattern_makes_a_check_take_longer_than_the_text_is_long() -> None:
+    """SPEC T3, T9: an expression that backtracks for ever would hold the whole process."""
+    nested = "^(a+)+$"
+    assert "pattern" in refusal(json.dumps({"x": "a" * 40 + "!"}), described(x={"type": "string", "pattern": nested}))
+    keys = {"type": "object", "patternProperties": {nested: {"type": "integer"}}, "additionalProperties": False}
+    assert "unknown" in refusal(json.dumps({"a" * 40 + "!": 1}), keys)
+    assert "must satisfy type" in refusal('{"aa": "x"}', keys)
+
+
+@pytest.mark.timeout(10)
+def test_a_part_of_a_schema_that_names_its_own_draft_is_checked_within_the_same_bounds() -> None:
+    """SPEC T3: a part with `$schema` must not reach an engine that takes for ever."""
+    own = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "string", "pattern": "^(a+)+$"}
+    assert "pattern" in refusal(json.dumps({"x": "a" * 40 + "!"}), described(x=own))
+
+
+@pytest.mark.timeout(10)
+def test_references_by_name_are_not_searched_for_again_and_again() -> None:
+    """SPEC T3: thousands of items against a schema of thousands of parts."""
+    parts = {f"d{n}": {"$anchor": f"a{n}", "type": "integer"} for n in range(1_000)}
+    schema = described(x={"items": {"$ref": "#a7"}}) | {"$defs": parts}
+    checked_schema(schema, tool="search")
+    assert "x.0: must satisfy type" in refusal(json.dumps({"x": ["y"] + [1] * 10_000}), schema)
+
+
+def doubling(depth: int) -> dict[str, Any]:
+    """A small schema that is walked through `2 ** depth` times."""
+    twice = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(depth)}
+    return {"type": "object", "allOf": [{"$ref": "#/$defs/d0"}], "$defs": {**twice, f"d{depth}": {"minProperties": 0}}}
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize(
+    ("value", "schema"),
+    [
+        pytest.param({}, doubling(40), id="references that double"),
+        pytest.param({}, {"type": "object", "allOf": [{"$ref": "#"}]}, id="a reference to itself"),
+        pytest.param(
+            {"x": [{"n": n} for n in range(3_000)]},
+            described(x={"items": {"enum": [{"n": -n} for n in range(1, 3_000)]}}),
+            id="a huge enum for many items",
+        ),
+        pytest.param(
+            {f"k{n}": 1 for n in range(2_000)},
+            {"type": "object", "patternProperties": {f"{n}$": {} for n in range(2_000)}},
+            id="many patterns for many keys",
+        ),
+        pytest.param(
+            {"x": ["y" * 1_000_000]},
+            described(x={"allOf": [{"type": "string"}] * 1_000}),
+            id="a long value named often",
+        ),
+        pytest.param(
+            {"x": "ab" * 500_000}, described(x={"pattern": "[ab]*a[ab]{900}!"}), id="a large pattern for a long text"
+        ),
+    ],
+)
+def test_a_check_that_would_go_on_for_ever_is_refused(value: Any, schema: dict[str, Any]) -> None:
+    """SPEC T3, T9."""
+    checked_schema(schema, tool="search")
+    assert "too large to be checked" in refusal(json.dumps(value), schema)
+
+
+@pytest.mark.timeout(10)
+def test_fifty_thousand_items_are_found_unique_or_not() -> None:
+    """SPEC T3: in time that grows with their number; 1 is 1.0 and no true."""
+    schema = described(x={"uniqueItems": True})
+    items: list[Any] = [{"n": n} for n in range(50_000)]
+    assert isinstance(check_arguments(json.dumps({"x": items}), schema), Accepted)
+    assert "uniqueItems" in refusal(json.dumps({"x": [*items, {"n": 7}]}), schema)
+    assert isinstance(check_arguments('{"x": [1, true, "1", [1], [true]]}', schema), Accepted)
+    assert "uniqueItems" in refusal('{"x": [{"a": 1, "b": 2}, {"b": 2, "a": 1.0}]}', schema)
+
+
+@pytest.mark.parametrize("pattern", ["(?=a)b", r"(a)\1", "(", "a{1,5000}"])
+@pytest.mark.parametrize("keyword", ["pattern", "patternProperties"])
+def test_a_declared_pattern_that_cannot_be_checked_is_refused_with_its_place(pattern: str, keyword: str) -> None:
+    """SPEC T1, T3: said at publishing, not found out at a call."""
+    part: Any = {"pattern": pattern} if keyword == "pattern" else {"patternProperties": {pattern: {}}}
+    with pytest.raises(ConfigurationInvalidError, match=f"properties.x.{keyword}'"):
+        checked_schema(described(x=part), tool="search")
+
+
+def test_a_declared_rule_that_is_left_out_of_checks_is_refused() -> None:
+    """SPEC T3: and a property of that name is none."""
+    with pytest.raises(ConfigurationInvalidError, match="unevaluatedProperties"):
+        checked_schema({"type": "object", "unevaluatedProperties": False}, tool="search")
+    checked_schema(described(unevaluatedProperties={"type": "string"}, pattern={"type": "string"}), tool="search")
+
+
+def test_a_servers_pattern_that_cannot_be_checked_is_left_to_the_server() -> None:
+    """SPEC T3, T9: what the server's schema holds besides is checked."""
+    schema = described(x={"type": "string", "pattern": "^(?!a)", "maxLength": 3})
+    schema |= {"patternProperties": {"(?=y)": {"type": "integer"}}, "additionalProperties": False}
+    checked_schema(schema, tool="search", declared=False)
+    assert isinstance(check_arguments('{"x": "abc", "y": "z"}', schema), Accepted)
+    assert "maxLength" in refusal('{"x": "abcd"}', schema)
+
+
+@pytest.mark.parametrize(("pattern", "text"), [("^[\\u4e00-\\u9fff]+$", "中文"), (r"^\p{L}+$", "é"), (r"^\\u$", r"\u")])
+def test_patterns_as_schemas_write_them_are_understood(pattern: str, text: str) -> None:
+    """SPEC T3."""
+    schema = described(x={"pattern": pattern})
+    checked_schema(schema, tool="search")
+    assert isinstance(check_arguments(json.dumps({"x": text}), schema), Accepted)
+    assert "pattern" in refusal('{"x": "1"}', schema)
