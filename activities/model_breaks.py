@@ -1,5 +1,6 @@
 """What follows a try at a model call that broke: its failure is stored, then another try or the end (SPEC L2)."""
 
+import math
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,6 +14,9 @@ from context.steps import Content, FailAttempt, Failures, ModelBroke, ModelVerdi
 
 if TYPE_CHECKING:
     from storage.run_commits import RunCommits
+
+_LONGEST_WISH_S = 366 * 86_400.0
+"""A longer pause is no wish but a mistake, and is told to nobody."""
 
 
 @dataclass(frozen=True)
@@ -70,4 +74,6 @@ def _failure(broke: ModelBroke) -> ModelVerdict:
     if broke.reason == "context_length":
         overflow = ModelContextLengthError
         return ModelVerdict(kind="failed", end_reason=overflow.end_reason, code=overflow.code, status=broke.status)
-    return ModelVerdict(kind="failed", end_reason=broke.reason, code=ModelFailedError.code, status=broke.status)
+    code, pause = ModelFailedError.code, broke.retry_after_s or 0
+    retry_at = math.ceil(time.time() + pause) if 0 < pause <= _LONGEST_WISH_S else 0
+    return ModelVerdict(kind="failed", end_reason=broke.reason, code=code, status=broke.status, retry_at=retry_at)

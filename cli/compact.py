@@ -144,5 +144,8 @@ WHY = {
     "model_quota": "The provider account has no balance or quota left.",
     "model_rejected": "The provider refused the request; check model and parameters.",
     "model_unavailable": "The model could not be reached or kept failing.",
+    "model_host_unknown": "The host name in base_url does not resolve.",
+    "model_no_api": "What stands at base_url is no model API.",
+    "model_rate_limited": "The provider's rate limit holds longer than model.retry waits.",
 }
 """Reasons of a compaction that came to no summary, for a person."""

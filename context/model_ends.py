@@ -8,6 +8,9 @@ from typing import Literal
 
 ModelEnd = Literal[
     "model_unavailable",
+    "model_host_unknown",
+    "model_no_api",
+    "model_rate_limited",
     "model_auth",
     "model_quota",
     "model_not_found",
@@ -23,6 +26,11 @@ ModelEnd = Literal[
 
 ADVICE = {
     "model_unavailable": "The model could not be reached or kept failing; resume the run later.",
+    "model_host_unknown": "The host name in base_url does not resolve from here. If it is misspelt, correct base_url"
+    " and publish the agent again; if it is right, mend the name service or the network, then resume the run.",
+    "model_no_api": "What stands at base_url is no model API: it answered with a web page or nothing, speaks no HTTP,"
+    " or wants https instead of http or the reverse; correct base_url and publish the agent again.",
+    "model_rate_limited": "The provider's rate limit holds longer than model.retry waits; resume the run later.",
     "model_auth": "The provider refused the key, or the key may not use this model; put the right key into the stored"
     " connection, then resume the run.",
     "model_quota": "The provider account has no balance or quota left; mend that, then resume the run.",
@@ -45,6 +53,6 @@ ADVICE = {
 """What to do next, by end reason."""
 
 NEEDS_PUBLISHING = frozenset(
-    {"model_not_found", "model_redirected", "model_address_refused", "model_rejected", "output_cut"}
+    {"model_no_api", "model_not_found", "model_redirected", "model_address_refused", "model_rejected", "output_cut"}
 )
 """Ends whose cause is frozen into the release: a resume, which keeps it, would end the same way (SPEC S9)."""

@@ -257,6 +257,7 @@ class ModelVerdict(Step):
     """What the answer came to. `tools` are the calls still to run; refused ones have their result already.
 
     `batch` counts all calls. `next` is there if the calls were made and the next request frozen in the same go.
+    `retry_at` is when the provider wants to be asked again, in seconds since 1970; 0 if it did not say.
     """
 
     kind: Literal["tools", "answer", "again", "unusable", "failed", "stopping"]
@@ -265,6 +266,7 @@ class ModelVerdict(Step):
     end_reason: str | None = None
     code: str | None = None
     status: int = 0
+    retry_at: int = 0
     over_budget: bool = False
     next: PreparedRequest | None = None
 

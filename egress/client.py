@@ -13,8 +13,9 @@ import httpx
 
 from egress.addresses import PrivateAddresses
 from egress.dialling import dial_first, permitted_addresses
-from egress.errors import AddressRefusedError, AnswerEncodedError, AnswerTooLargeError
+from egress.errors import AddressRefusedError, AnswerEncodedError, AnswerTooLargeError, HostUnknownError
 from egress.limits import EgressLimits, has_readable_encoding
+from egress.speaking import SpeakingStream
 
 SocketOptions = Iterable[tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]]
 
@@ -35,12 +36,13 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         socket_options: SocketOptions | None = None,
     ) -> httpcore.AsyncNetworkStream:
         async def connect(address: str) -> httpcore.AsyncNetworkStream:
-            return await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
+            stream = await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
+            return SpeakingStream(stream)
 
         try:
             addresses = await permitted_addresses(host, port, private=self._private, timeout_s=timeout)
         except OSError:
-            raise httpcore.ConnectError("the host name does not resolve") from None
+            raise HostUnknownError("the host name does not resolve") from None
         return await dial_first(addresses, connect, unreachable=(httpcore.ConnectError, httpcore.ConnectTimeout))
 
     async def connect_unix_socket(

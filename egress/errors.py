@@ -1,4 +1,9 @@
-"""What the guard refuses, as named errors. They carry numbers, never an address, a header or a piece of an answer."""
+"""What the guard refuses, as named errors. They carry numbers, never an address, a header or a piece of an answer.
+
+Two tell what the network did more precisely than its library, which they are errors of.
+"""
+
+import httpcore
 
 from context.errors import AgentLoomError
 
@@ -30,6 +35,14 @@ class AnswerEncodedError(EgressError):
     def __init__(self, status: int = 0) -> None:
         super().__init__()
         self.status = status
+
+
+class NotHttpError(httpcore.RemoteProtocolError):
+    """What stands at the address speaks another protocol: no HTTP, or no TLS where it was asked for."""
+
+
+class HostUnknownError(httpcore.ConnectError):
+    """The host name does not resolve, which may be a moment's failure of the name service."""
 
 
 class RedirectRefusedError(EgressError):

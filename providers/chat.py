@@ -24,6 +24,7 @@ from providers.profiles import Profile
 from providers.reading import AnswerReader
 
 _LONGEST_ERROR_BODY = 256 << 10
+_EVENT_STREAM = "text/event-stream"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _GRACE_AFTER_DONE_S = 0.25
 """After `[DONE]` the rest is waited for this long, so that the connection can be used again."""
@@ -143,6 +144,8 @@ class _Attempt:
             # What breaks after the finish reason takes nothing away from the answer.
             if not self._reader.is_complete:
                 raise
+        if not self._reader.has_begun and not response.headers.get("content-type", "").startswith(_EVENT_STREAM):
+            raise errors.NoApiError(response.status_code, retryable=True)
 
     async def _read(self, pieces: AsyncIterator[bytes], evidence: Evidence, limit: asyncio.Timeout) -> None:
         """Once the answer could be the whole one, the server has some seconds for each event that follows."""
@@ -213,8 +216,8 @@ def _failures_named() -> Iterator[None]:
         raise errors.AnswerRefusedError from None
     except (AddressRefusedError, httpx.InvalidURL, httpx.UnsupportedProtocol):
         raise errors.EndpointRefusedError from None
-    except httpx.TransportError:
-        raise errors.unreachable() from None
+    except httpx.TransportError as broken:
+        raise errors.unreachable(broken.__cause__) from None
 
 
 async def _beginning(response: httpx.Response) -> bytes:
@@ -238,7 +241,7 @@ def _request_id(response: httpx.Response, reply: ModelReply) -> str | None:
 
 
 def _headers(target: ModelTarget) -> dict[str, str]:
-    headers = {"content-type": "application/json", "accept": "text/event-stream, application/json", **target.headers}
+    headers = {"content-type": "application/json", "accept": f"{_EVENT_STREAM}, application/json", **target.headers}
     if target.api_key is not None:
         headers["authorization"] = f"Bearer {target.api_key.get_secret_value()}"
     if not all(value.isascii() and value.isprintable() for value in headers.values()):

@@ -12,6 +12,7 @@ from email.utils import parsedate_to_datetime
 from context.errors import ModelCallError
 from context.model_ends import ModelEnd
 from context.replies import ModelReply
+from egress.errors import HostUnknownError, NotHttpError
 from providers import failure_shapes
 from providers.failure_shapes import Complaint
 
@@ -54,6 +55,15 @@ class ConnectionUnusableError(ModelCallError):
         super().__init__("model_connection_unusable", retryable=False)
 
 
+class NoApiError(ModelCallError):
+    """What stands at the address is no model API: a web page, another protocol, or nothing but an empty answer."""
+
+    sentence = "What stands at the model's address is no model API."
+
+    def __init__(self, status: int = 0, *, retryable: bool = False) -> None:
+        super().__init__("model_no_api", retryable=retryable, status=status)
+
+
 class MalformedAnswerError(ModelCallError):
     """The provider answered with something that is no chat completion."""
 
@@ -92,7 +102,10 @@ def classify(status: int, headers: Mapping[str, str], body: bytes, *, now: datet
     """The error of an HTTP answer that is not a success. `headers` are looked up in lower case."""
     if 300 <= status < 400:
         return RedirectRefusedError(status)
-    return _verdict(status, failure_shapes.complaint_in(body), retry_after(headers, now=now))
+    complaint = failure_shapes.complaint_in(body)
+    if status == 405 or (status == 400 and failure_shapes.is_no_tls(complaint)):
+        return NoApiError(status)
+    return _verdict(status, complaint, retry_after(headers, now=now))
 
 
 def classify_embedded(error: object, *, status: int = 200) -> ModelCallError:
@@ -109,9 +122,12 @@ def encoded(status: int) -> ModelCallError:
     return AnswerRefusedError() if 200 <= status < 300 else classify(status, {}, b"")
 
 
-def unreachable() -> ModelCallError:
-    """The error of a connection that failed or stayed silent too long."""
-    return ModelCallError("model_unavailable", retryable=True)
+def unreachable(cause: BaseException | None = None) -> ModelCallError:
+    """The error of a connection that failed or stayed silent too long; `cause` is what the network's library raised."""
+    if isinstance(cause, NotHttpError):
+        return NoApiError()
+    unknown = isinstance(cause, HostUnknownError)
+    return ModelCallError("model_host_unknown" if unknown else "model_unavailable", retryable=True)
 
 
 def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
@@ -138,7 +154,8 @@ def _verdict(status: int, complaint: Complaint, retry_after_s: float | None) -> 
     if status in (401, 403) or failure_shapes.is_auth(complaint):
         return ModelCallError("model_auth", retryable=False, status=status)
     if status >= 500 or status in RETRYABLE_CLIENT_STATUSES:
-        return ModelCallError("model_unavailable", retryable=True, status=status, retry_after_s=retry_after_s)
+        passing: ModelEnd = "model_rate_limited" if status == 429 else "model_unavailable"
+        return ModelCallError(passing, retryable=True, status=status, retry_after_s=retry_after_s)
     reason: ModelEnd = "model_not_found" if _names_no_model(status, complaint) else "model_rejected"
     return ModelCallError(reason, retryable=False, status=status)
 

@@ -118,6 +118,7 @@ _CONTENT = re.compile(
 _AUTH_CODES = frozenset(
     {"invalid_api_key", "authentication_error", "invalid_authentication", "permission_denied", "permission_error"}
 )
+_NO_TLS = re.compile(r"plain http request was sent to https port|sent an http request to an https server")
 _UNKNOWN_MODEL_CODES = frozenset(
     {"model_not_found", "model_not_exist", "invalid_model", "unknown_model", "model_decommissioned"}
 )
@@ -167,6 +168,11 @@ def is_auth(complaint: Complaint) -> bool:
 def is_unknown_model(complaint: Complaint) -> bool:
     """The provider knows no model of this name."""
     return bool(complaint.codes & _UNKNOWN_MODEL_CODES or _UNKNOWN_MODEL.search(complaint.text))
+
+
+def is_no_tls(complaint: Complaint) -> bool:
+    """The server speaks TLS there and was called without."""
+    return bool(_NO_TLS.search(complaint.text))
 
 
 def is_callers_fault(complaint: Complaint) -> bool:

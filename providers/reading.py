@@ -2,7 +2,7 @@
 
 from context.replies import ModelReply, Usage
 from providers.assembler import ReplyAssembler
-from providers.errors import IncompleteAnswerError, MalformedAnswerError
+from providers.errors import IncompleteAnswerError, MalformedAnswerError, NoApiError
 from providers.stream import ServerEvent, StreamDecoder, UndecodableStreamError
 
 _BLANK = b" \t\r\n"
@@ -19,6 +19,11 @@ class AnswerReader:
         self._is_document: bool | None = None
         self.events = 0
         """Events of a stream that said something."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything but blanks has come."""
+        return self._is_document is not None
 
     @property
     def has_output(self) -> bool:
@@ -46,7 +51,7 @@ class AnswerReader:
         return self._assembler.is_normalised
 
     def feed(self, piece: bytes) -> None:
-        """Take the next bytes."""
+        """Take the next bytes. Raises NoApiError at the start of a web page."""
         if self._is_document is None:
             self._take_start(piece)
         elif self._is_document:
@@ -68,6 +73,8 @@ class AnswerReader:
 
     def _take_start(self, piece: bytes) -> None:
         self._start += piece
+        if _text_in(self._start).startswith(b"<"):
+            raise NoApiError(200)
         self._is_document = _looks_like_document(self._start)
         if self._is_document is False:
             self._take_events(bytes(self._start))
@@ -103,9 +110,13 @@ class AnswerReader:
         self._assembler.take_body(text)
 
 
+def _text_in(start: bytes | bytearray) -> bytes:
+    return bytes(start).removeprefix(_BOM).lstrip(_BLANK)
+
+
 def _looks_like_document(start: bytes | bytearray) -> bool | None:
     """True for JSON, False for events, None while there are only blanks."""
-    text = bytes(start).removeprefix(_BOM).lstrip(_BLANK)
+    text = _text_in(start)
     if not text or (len(start) < len(_BOM) and _BOM.startswith(bytes(start))):
         return None
     return text[:1] in (b"{", b"[")

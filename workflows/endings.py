@@ -1,6 +1,7 @@
 """How a Run can end, as seen by its workflow, and how the workflow then closes (SPEC S2, W3a)."""
 
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from temporalio.exceptions import ApplicationError
 
@@ -125,4 +126,7 @@ def no_answer(verdict: ModelVerdict, *, estimated: int, input_limit: int) -> End
         message = f"The provider refused the request as too long: {size} {WHERE_SET}"
     numbers: dict[str, int | str] = {"http_status": verdict.status} if verdict.status else {}
     numbers |= {"estimated_input_tokens": estimated, "input_limit": input_limit}
+    if verdict.retry_at:
+        again = datetime.fromtimestamp(verdict.retry_at, UTC).isoformat()
+        message, numbers = f"{message} The provider asks to come back at {again}.", numbers | {"retry_at": again}
     return Ending("failed", reason, verdict.code or ModelFailedError.code, message, numbers)

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from datetime import UTC, datetime
 
 import pytest
 
@@ -39,8 +40,10 @@ async def test_a_wish_nobody_can_wait_for_fails_at_once(world: RunWorld, limits:
     world.model.add(throttled("86400" if not limits else "300"))
     began = time.monotonic()
     run = await world.ask()
-    assert (run["status"], run["end_reason"]) == ("failed", "model_unavailable")
+    assert (run["status"], run["end_reason"]) == ("failed", "model_rate_limited")
     assert time.monotonic() - began < 5
+    again = datetime.fromisoformat(run["error"]["message"].split()[-1].rstrip("."))
+    assert abs((again - datetime.now(UTC)).total_seconds() - (300 if limits else 86400)) < 30
 
 
 async def test_a_stop_during_a_wait_ends_the_run_at_once(world: RunWorld) -> None:
@@ -78,6 +81,7 @@ CANNOT_CLEAR = [
     (replies.error(400, "Content Exists Risk"), "content_filtered"),
     (replies.error(401, "bad key"), "model_auth"),
     (replies.error(404, "model not found"), "model_not_found"),
+    (replies.body(b"<!doctype html><title>Sign in</title>"), "model_no_api"),
     (replies.error(400, "Insufficient Balance", type="unknown_error", code="invalid_request_error"), "model_quota"),
 ]
 

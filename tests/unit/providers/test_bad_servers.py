@@ -107,8 +107,8 @@ def endless(piece: bytes, head: bytes, *, pause_s: float = 0) -> Serve:
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
 UNREADABLE = [
     answering(reset=True),
-    answering(MARK),
-    answering(b"SSH-2.0-" + MARK + b"\r\n"),
+    answering(b"HTTP"),
+    answering(STREAM),
     answering(b"HTTP/1.1 2", reset=True),
     answering(b"HTTP/1.1 999999 " + MARK + b"\r\n\r\n"),
     answering(b"HTTP/1.1 200 OK\r\nx: " + MARK, reset=True),
@@ -120,12 +120,9 @@ UNREADABLE = [
     answering(http("200 OK", WHOLE, length=len(WHOLE) + 1)),
     answering(http("200 OK", WHOLE[:30])),
     answering(http("200 OK", WHOLE[:30], length=len(WHOLE)), reset=True),
-    answering(b"HTTP/1.1 204 No Content\r\n\r\n"),
-    answering(http("200 OK", b"")),
     answering(http("200 OK", b"\xff\xfe" + MARK)),
     answering(http("200 OK", b'{"choices":[{"message":{"content":"\xff"}}]}')),
     answering(http("200 OK", b"data: \xff\xff\n\n", "content-type: text/event-stream")),
-    answering(http("200 OK", b"<!doctype html><title>" + MARK, "content-type: text/html")),
     answering(http("200 OK", b"[" * 100_000, "content-type: application/json")),
     answering(http("200 OK", b'{"choices":[{"message":{"content":NaN}}]}')),
     answering(http("200 OK", b'{"choices":[]}')),
@@ -146,6 +143,53 @@ async def test_an_answer_that_is_none_may_be_tried_again(serve: Serve) -> None:
     """SPEC L1, L2, Y6: broken lines, cut bodies, silence, heads that never end; within seconds, and by name."""
     error = await failure(serve)
     assert (error.reason, error.retryable) == ("model_unavailable", True)
+
+
+NO_API = [
+    answering(MARK),
+    answering(b"SSH-2.0-" + MARK + b"\r\n", hold_s=0.1),
+    answering(http("200 OK", b"<!doctype html><title>" + MARK, "content-type: text/html")),
+    answering(http("200 OK", b"\xef\xbb\xbf\r\n <html>" + MARK)),
+    endless(MARK, b"HTTP/1.1 200 OK\r\n\r\n<html>"),
+    answering(http("405 Method Not Allowed", b"<html>" + MARK)),
+    answering(http("400 Bad Request", b"<html>The plain HTTP request was sent to HTTPS port " + MARK)),
+    answering(b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"),
+]
+
+
+@pytest.mark.parametrize("serve", NO_API, ids=[str(number) for number in range(len(NO_API))])
+async def test_what_is_no_model_api_is_not_asked_again(serve: Serve) -> None:
+    """SPEC L2, Y6: a web page, another protocol, TLS where there is none or none where there is: none of it clears."""
+    error = await failure(serve)
+    assert (error.reason, error.retryable) == ("model_no_api", False)
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 204 No Content\r\n\r\n", http("200 OK", b""), http("200 OK", b" \n")])
+async def test_an_empty_answer_may_clear_and_else_means_the_address(answer: bytes) -> None:
+    """SPEC L2: tried again; if it never clears, the reason is the address."""
+    error = await failure(answering(answer))
+    assert (error.reason, error.retryable) == ("model_no_api", True)
+
+
+async def test_tls_to_a_server_without_it_is_a_wrong_address() -> None:
+    """SPEC L2: https where http is spoken."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+        await writer.drain()
+
+    async with serving(serve) as address:
+        with pytest.raises(ModelCallError) as caught:
+            await call(address.replace("http:", "https:"))
+    assert (caught.value.reason, caught.value.retryable) == ("model_no_api", False)
+
+
+async def test_a_host_that_does_not_resolve_may_be_misspelt_or_come_back() -> None:
+    """SPEC L2: name services fail for moments, so it is tried again; the reason names what to look at."""
+    with pytest.raises(ModelCallError) as caught:
+        await call("http://nowhere.invalid/v1")
+    assert (caught.value.reason, caught.value.retryable) == ("model_host_unknown", True)
 
 
 async def test_a_break_after_the_first_output_is_told_apart() -> None:

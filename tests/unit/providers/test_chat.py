@@ -275,11 +275,10 @@ async def test_an_answer_over_the_limit_is_a_failure_by_name() -> None:
         assert (failure.value.reason, failure.value.retryable) == ("model_answer_refused", False)
 
 
-@pytest.mark.parametrize("address", ["http://127.0.0.1:1/v1", "http://no-such-host.invalid/v1"])
-async def test_a_server_that_is_away_may_be_tried_again(http: httpx.AsyncClient, address: str) -> None:
+async def test_a_server_that_is_away_may_be_tried_again(http: httpx.AsyncClient) -> None:
     """SPEC L2."""
     with pytest.raises(ModelCallError) as failure:
-        await attempt(http, ModelTarget(address, None, profile_for("openai")))
+        await attempt(http, ModelTarget("http://127.0.0.1:1/v1", None, profile_for("openai")))
     assert (failure.value.reason, failure.value.retryable) == ("model_unavailable", True)
 
 

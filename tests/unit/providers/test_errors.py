@@ -53,7 +53,7 @@ FINAL = [
     (row(400, "The model `m` has been decommissioned", code="model_decommissioned"), "model_not_found"),
     (row(422, "model 'm' does not exist"), "model_not_found"),
     (row(400, "the tool in your model request was not found"), "model_rejected"),
-    (row(405, "method not allowed"), "model_rejected"),
+    (row(405, "method not allowed"), "model_no_api"),
     (row(422, "x"), "model_rejected"),
 ]
 
@@ -78,7 +78,8 @@ def test_throttling_and_breakdowns_are_tried_again(complaint: dict[str, Any]) ->
     """Case 035, SPEC L2: also where throttling counts tokens."""
     for body in wrapped(complaint):
         error = classify(complaint["status"], {}, body)
-        assert (error.reason, error.retryable, error.status) == ("model_unavailable", True, complaint["status"])
+        reason = "model_rate_limited" if complaint["status"] == 429 else "model_unavailable"
+        assert (error.reason, error.retryable, error.status) == (reason, True, complaint["status"])
 
 
 @pytest.mark.parametrize(("complaint", "reason"), FINAL)

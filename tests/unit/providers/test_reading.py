@@ -144,7 +144,7 @@ def test_a_success_without_an_answer_is_a_failed_attempt(body: str) -> None:
         ({"message": "upstream overloaded", "code": 502}, "model_unavailable", True),
         ({"message": "no", "code": 401}, "model_auth", False),
         ({"message": "no", "code": 400}, "model_rejected", False),
-        ({"message": "no", "code": "429"}, "model_unavailable", True),
+        ({"message": "no", "code": "429"}, "model_rate_limited", True),
         ({"message": "no", "type": "invalid_request_error"}, "model_rejected", False),
         ({"message": "slow", "type": "overloaded_error"}, "model_unavailable", True),
         ({"message": "too long", "code": "context_length_exceeded"}, "context_length", False),
