@@ -60,6 +60,17 @@ CHANGED = text("""
         ON seen.context_id = m.context_id
     WHERE m.revision > seen.revision
 """)
+# A call of an earlier Run is covered as that Run left it. One that was resumed since settles it, and shows the result
+# under another name; so it is with a summary folded in that was taken back.
+TAKEN_UP = text("""
+    SELECT p.piece FROM unnest(CAST(:pieces AS text[]), CAST(:operations AS uuid[])) AS p(piece, operation_id)
+      JOIN operations o USING (operation_id) JOIN tool_batches b ON b.batch_id = o.batch_id
+      JOIN runs r ON r.run_id = o.run_id JOIN compaction_episodes e ON e.episode_id = :episode_id
+    WHERE b.consumed OR r.ended_at IS NULL OR r.ended_at > e.created_at
+       OR (o.result_id IS NOT NULL AND p.piece LIKE 'call/%')
+    UNION ALL
+    SELECT 'summary/' || snapshot_id FROM snapshots WHERE snapshot_id = :previous_id AND outdated_at IS NOT NULL
+""")
 
 
 @dataclass(frozen=True)
@@ -127,6 +138,14 @@ async def touched(connection: AsyncConnection, sources: CoveredSources) -> froze
         return changed & sources.added.names
     older = await covered_among(connection, sources.previous_id, sorted(changed))
     return (changed & sources.added.names) | older
+
+
+async def taken_up(connection: AsyncConnection, episode_id: UUID, sources: CoveredSources) -> frozenset[str]:
+    """The covered calls that their Run, resumed, has settled or is about to settle (SPEC K9)."""
+    ids = {one: UUID(one.partition("/")[2]) for one in sources.added.names if one.startswith(("call/", "record/"))}
+    binds = {"pieces": list(ids), "operations": list(ids.values()), "previous_id": sources.previous_id}
+    rows = await fetch_all(connection, TAKEN_UP, episode_id=episode_id, **binds)
+    return frozenset(row["piece"] for row in rows)
 
 
 async def _revisions(

@@ -21,6 +21,7 @@ from context.views import ViewItem, total_tokens
 from storage.covering import covered_among
 from storage.database import fetch_all
 from storage.heads import Heads
+from storage.linking import breaks_pairs
 from storage.measuring import Measuring
 from storage.past_runs import past_runs, rest_of_runs
 from storage.reusing import Older, with_reused
@@ -62,8 +63,9 @@ async def build_first_view(
         view = await _inherited(measuring, saved)
         rest = await _rest(measuring, heads, saved, view, hidden)
         inherits = (*system, *view, *rest)
-        items = await _with_asked_for(measuring, heads, inherits)
-        return FirstView(items, saved, len(view)) if items == inherits else FirstView(items)
+        if not await breaks_pairs(measuring.connection, inherits):
+            items = await _with_asked_for(measuring, heads, inherits)
+            return FirstView(items, saved, len(view)) if items == inherits else FirstView(items)
     return FirstView(await _projected(measuring, heads, terms, system, hidden))
 
 
@@ -90,14 +92,22 @@ async def _projected(
     asked_for = total_tokens(items) + terms.beside < terms.budget.trigger
     older = Older(heads.run_no - 1 - (0 if terms.whole_session else whole), terms.whole_session)
     names: dict[str, Any] = {"estimator_id": terms.counter.estimator_id, "asked_for": asked_for}
-    return await with_reused(measuring.connection, heads, items, older, **names)
+    return await _reusing(measuring.connection, heads, items, older, names)
 
 
 async def _with_asked_for(measuring: Measuring, heads: Heads, items: tuple[ViewItem, ...]) -> tuple[ViewItem, ...]:
     """An inherited list with the summary that somebody asked for since, if it stands for a part of it (SPEC K12)."""
-    older = Older(heads.run_no - 1, whole=False)
+    older = Older(heads.run_no - 1, whole=True)
     names: dict[str, Any] = {"estimator_id": measuring.counter.estimator_id, "asked_for": True}
-    return await with_reused(measuring.connection, heads, items, older, **names)
+    return await _reusing(measuring.connection, heads, items, older, names)
+
+
+async def _reusing(
+    connection: AsyncConnection, heads: Heads, items: tuple[ViewItem, ...], older: Older, names: dict[str, Any]
+) -> tuple[ViewItem, ...]:
+    """The list with the best earlier summary in it, unless that would part a call from its results (SPEC A4)."""
+    reused = await with_reused(connection, heads, items, older, **names)
+    return items if reused != items and await breaks_pairs(connection, reused) else reused
 
 
 async def _inherited(measuring: Measuring, saved: ReusableView) -> tuple[ViewItem, ...]:

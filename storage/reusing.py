@@ -40,6 +40,11 @@ SHOWN = text(f"""{CHAIN}
 FOLDED = text(f"{CHAIN} SELECT count(*) FROM chain WHERE snapshot_id = ANY(CAST(:shown AS uuid[]))")
 
 
+IN_SUMMARIES = text("""
+    SELECT coalesce(sum(pieces), 0) FROM snapshots WHERE snapshot_id = ANY(CAST(:summaries AS uuid[]))
+""")
+
+
 @dataclass(frozen=True)
 class Older:
     """The part of a Session that a summary may stand for: Runs 1 to `through_run`.
@@ -90,6 +95,13 @@ async def _folds_all(connection: AsyncConnection, snapshot_id: UUID, shown: Sequ
     return bool(await fetch_value(connection, FOLDED, snapshot_id=snapshot_id, shown=shown) == len(shown))
 
 
+async def _stands_for(connection: AsyncConnection, snapshot_id: UUID, items: Sequence[ViewItem]) -> int:
+    """How many of its pieces the list shows, as themselves or in a summary that went into it."""
+    pieces = await covered_among(connection, snapshot_id, [piece_of(item) for item in items])
+    summaries = [item.source_id for item in items if item.kind == "summary"]
+    return len(pieces) + int(await fetch_value(connection, IN_SUMMARIES, summaries=summaries))
+
+
 async def _validity(
     connection: AsyncConnection, row: Any, items: Sequence[ViewItem], older: Older
 ) -> Applies | Outdated:
@@ -98,7 +110,7 @@ async def _validity(
     names = {"pieces": [piece_of(item) for item in whole], "payloads": [item.payload_id for item in whole]}
     shown = await fetch_all(connection, SHOWN, snapshot_id=row["snapshot_id"], **names)
     changed = tuple(one["piece"] for one in shown if not one["same"])
-    gone = older.whole and len(shown) < row["pieces"]
+    gone = older.whole and await _stands_for(connection, row["snapshot_id"], items) < row["pieces"]
     revisions = {UUID(context): revision for context, revision in row["revisions"].items()}
     touched = await covered_among(connection, row["snapshot_id"], sorted(await changed_pieces(connection, revisions)))
     return Outdated(changed) if changed or gone or touched else Applies()

@@ -19,7 +19,7 @@ from context.ids import derived, snapshot_id
 from context.snapshots import Applies, Outdated, Publish, StoreOnly, publication, summary_item
 from context.summary_view import same_pieces, with_summary
 from context.views import ViewItem, total_tokens
-from storage.covering import CoveredSources, covered_sources, touched
+from storage.covering import CoveredSources, covered_sources, taken_up, touched
 from storage.episodes import LockedEpisode, lock_episode
 from storage.event_log import EventLog
 from storage.payloads import Sealed
@@ -98,6 +98,7 @@ class _Decided:
     validity: Applies | Outdated
     outcome: Publish | StoreOnly
     sources: CoveredSources
+    of_its_run_alone: bool  # what it stands for looks different to Runs that come later
 
     @property
     def name(self) -> str:
@@ -138,13 +139,14 @@ class _Publication:
         after = with_summary(before, frozenset(episode.covered), item)
         sizes = {"before": total_tokens(before) + request.fixed, "after": total_tokens(after) + request.fixed}
         size = judge_summary(**sizes, terms=request.terms)
-        changed = await touched(connection, sources)
+        settled = await taken_up(connection, episode.episode_id, sources)
+        changed = await touched(connection, sources) | (settled if episode.is_idle else frozenset())
         validity = Outdated(tuple(sorted(changed))) if changed else Applies()
         active = episode.expected_snapshot_id if episode.is_idle else episode.active_snapshot_id
         outcome = publication(size, validity, active=active, expected=episode.expected_snapshot_id)
         if isinstance(outcome, Publish) and not same_pieces(frozen, before):
             outcome = StoreOnly("another_snapshot")  # the list was shortened otherwise meanwhile
-        return _Decided(before, after, size, validity, outcome, sources)
+        return _Decided(before, after, size, validity, outcome, sources, bool(settled))
 
     async def _lists(self, connection: AsyncConnection) -> tuple[tuple[ViewItem, ...], tuple[ViewItem, ...]]:
         """The frozen list, and the list of now; an idle Session has only the first."""
@@ -176,7 +178,7 @@ class _Publication:
             runs=sorted(extent.runs),
             pieces=extent.pieces,
             activated=isinstance(decided.outcome, Publish),
-            changed=isinstance(decided.validity, Outdated),
+            changed=isinstance(decided.validity, Outdated) or decided.of_its_run_alone,
         )
         rows = [self._piece_row(at, one) for at, one in enumerate(decided.sources.added.pieces)]
         self._writes.insert(snapshot_pieces, rows)

@@ -30,11 +30,12 @@ REQUEUE = """
                     started_at = NULL, stop_requested_at = NULL, ended_at = NULL, end_reason = NULL, error = NULL
     WHERE run_id = :resumed
 """
-# So are the summaries that stand for such a call as it was, and those that were folded from them (SPEC K10).
+# So are the summaries that stand for such a call as it was, not called or with a result that no request carried, and
+# those that were folded from them (SPEC K10). Those still to come are compared when they are published.
 TAKE_BACK = """
     WITH RECURSIVE hit AS (
       SELECT p.snapshot_id FROM tool_batches b JOIN operations o ON o.batch_id = b.batch_id
-        JOIN snapshot_pieces p ON p.piece = 'call/' || o.operation_id
+        JOIN snapshot_pieces p ON p.piece IN ('call/' || o.operation_id, 'record/' || o.operation_id)
       WHERE b.run_id = :resumed AND NOT b.consumed
       UNION
       SELECT s.snapshot_id FROM snapshots s JOIN hit h ON s.previous_id = h.snapshot_id

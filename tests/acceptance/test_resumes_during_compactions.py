@@ -1,0 +1,82 @@
+"""A Run that is resumed while a summary is made of what it left open (SPEC K9, K10, A4, A8, P2)."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from tests.acceptance.test_idle_compaction import FACT, LARGE, Says, compact, ended, says
+from tests.acceptance.test_tool_batches import call_ids, results
+from tests.support import replies
+from tests.support.run_tools import traced
+from tests.support.run_world import Json, RunWorld, python_tool
+
+WHOLE: Json = {"context": {"history": "session_view", "keep_recent_tokens": 0}}
+RECENT: Json = {"context": {"recent_runs": 0, "keep_recent_tokens": 0}}
+__all__ = ["says"]
+
+
+async def stopped_in_its_calls(world: RunWorld, says: Says, gate: Path, context: Json) -> tuple[str, str]:
+    """A session and its first Run, which was stopped while its two calls waited at the gate; a second one has ended."""
+    await world.publish(tools=[python_tool("wait_for", "idempotent")], **LARGE, **context)
+    session, trace = await world.open_session(), Path(f"{gate}.trace")
+    says.answer = replies.calls(*[("wait_for", {"path": str(gate), "trace": str(trace)}, one) for one in ("a1", "a2")])
+    run_id = await world.start("Question A.", session)
+    async with asyncio.timeout(20):
+        while len(traced(trace)) < 2:
+            await asyncio.sleep(0.01)
+    await world.stop(run_id)
+    await world.ended(run_id)
+    says.answer = replies.text("Noted.")
+    for number in (1, 2):
+        assert (await world.ask(FACT.format(number), session))["status"] == "succeeded"
+    return session, run_id
+
+
+async def check_pairs(world: RunWorld, session: str, *, calls: list[str]) -> None:
+    """The next three questions get whole requests, with these calls in them, each followed by its result."""
+    for question in ("And C?", "And D?", "And E?"):
+        assert (await world.ask(question, session))["status"] == "succeeded"
+        assert call_ids(world.sent[-1]) == calls
+        assert results(world.sent[-1]) == ["it is there"] * len(calls)
+    assert world.model.refusals == []
+    assert (await world.get(f"/sessions/{session}/verify"))["breaks"] == []
+
+
+@pytest.mark.parametrize("context", [WHOLE, RECENT])
+async def test_a_summary_of_calls_that_got_results_meanwhile_is_kept_and_not_used(
+    world: RunWorld, says: Says, tmp_path: Path, context: Json
+) -> None:
+    """SPEC K9, K10, K12, A4: the resume came before there was a summary to take back."""
+    session, run_id = await stopped_in_its_calls(world, says, tmp_path / "gate", context)
+    says.summary = replies.text("SUMMARY").but(hold="summary")
+    accepted = await world.post(f"/sessions/{session}/compact", None, status=202)
+    await world.model.wait_for_requests(4)
+    (tmp_path / "gate").touch()
+    await world.resume(run_id)
+    assert (await world.ended(run_id))["status"] == "succeeded"
+    world.model.release("summary")
+    one = await ended(world, accepted["episode_id"])
+    whole = context is WHOLE
+    assert (one["status"], one["outcome"]) == ("succeeded", "sources_changed" if whole else "activated")
+    assert (one["outdated_at"] is not None) == whole
+    await check_pairs(world, session, calls=["a1", "a2"] if whole else [])
+
+
+async def test_a_session_whose_lists_lost_the_calls_of_results_heals(
+    world: RunWorld, says: Says, tmp_path: Path
+) -> None:
+    """SPEC A4, A8, A11: a summary that was not taken back is not used where it would leave results without a call."""
+    session, run_id = await stopped_in_its_calls(world, says, tmp_path / "gate", WHOLE)
+    says.summary = replies.text("SUMMARY")
+    assert (await compact(world, session))["outcome"] == "activated"
+    await world.ask("Before the resume.", session)
+    assert call_ids(world.sent[-1]) == []
+    (tmp_path / "gate").touch()
+    await world.resume(run_id)
+    await world.ended(run_id)
+    async with world.store.transaction("tampering") as connection:
+        await connection.execute(text("UPDATE snapshots SET outdated_at = NULL"))
+        await connection.execute(text("UPDATE session_views SET outdated_at = NULL"))
+    await check_pairs(world, session, calls=["a1", "a2"])
