@@ -30,11 +30,13 @@ CALLS = text("""
 """)
 
 
-async def breaks_pairs(connection: AsyncConnection, items: Sequence[ViewItem]) -> bool:
-    """Whether a call stands without its results, or a result without its call."""
+async def breaks_pairs(
+    connection: AsyncConnection, items: Sequence[ViewItem], *, then: Sequence[str | None] = ()
+) -> bool:
+    """Whether a call stands without its results, or a result without its call. `then` are calls answered next."""
     asked = [item for item in items if item.kind == "assistant" or item.kind in RESULTS]
     if not asked:
-        return False
+        return bool(then)
     sources = list({item.source_id for item in asked if item.source_id is not None})
     places = {row["source_id"]: row for row in await fetch_all(connection, PLACES, sources=sources)}
     said = {item.source_id for item in asked if item.kind == "assistant"}
@@ -42,7 +44,8 @@ async def breaks_pairs(connection: AsyncConnection, items: Sequence[ViewItem]) -
     calls: dict[UUID, list[str]] = defaultdict(list)
     for row in await fetch_all(connection, CALLS, batches=batches):
         calls[row["batch_id"]].append(row["call_id"])
-    return bool(CallsAnswered([_link(item, places, calls) for item in items]).breaches())
+    links = [_link(item, places, calls) for item in items] + [Link("tool", answers=call_id) for call_id in then]
+    return bool(CallsAnswered(links).breaches())
 
 
 def _link(item: ViewItem, places: Mapping[UUID, Mapping[str, Any]], calls: Mapping[UUID, Sequence[str]]) -> Link:

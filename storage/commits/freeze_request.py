@@ -17,7 +17,6 @@ from context.errors import (
     ModelContextLengthError,
     SupersededError,
 )
-from context.pairing import GroupBorders
 from context.protected import ProtectedPresent
 from context.steps import FreezeRequest, PreparedRequest, RequestTerms
 from context.views import ViewItem
@@ -26,6 +25,7 @@ from storage.database import fetch_all, fetch_one
 from storage.event_log import EventLog
 from storage.freezing import Frozen, write_frozen
 from storage.heads import Heads, lock_heads
+from storage.linking import breaks_pairs
 from storage.store import Store
 from storage.view_lists import listed
 from storage.writes import WriteSet
@@ -88,7 +88,7 @@ async def _broken(connection: AsyncConnection, run_id: UUID, cutoff: int, items:
     rows = await fetch_all(connection, REQUIRED, run_id=run_id, cutoff=cutoff)
     if ProtectedPresent([f"input/{row['input_id']}" for row in rows]).breaches(items):
         return "protected_input_missing"
-    return "invalid_tool_pairs" if GroupBorders([item.kind for item in items]).breaches() else None
+    return "invalid_tool_pairs" if await breaks_pairs(connection, items) else None
 
 
 def _writes(

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.budget import Fits, TooLarge, judge
-from context.errors import AgentLoomError, ProtectedInputTooLargeError, WindowExceededError
+from context.errors import AgentLoomError, CorruptPayloadError, ProtectedInputTooLargeError, WindowExceededError
 from context.ids import derived, episode_id
 from context.steps import PreparedRequest, PrepareRequest, RecordToolResult, RequestTerms
 from context.views import ViewItem, total_tokens
@@ -24,6 +24,7 @@ from storage.event_log import EventLog
 from storage.first_view import build_first_view
 from storage.freezing import Frozen, move_run, write_frozen
 from storage.heads import Heads, lock_heads
+from storage.linking import breaks_pairs
 from storage.measuring import Measuring
 from storage.opening import EpisodePlace, write_episode
 from storage.pruning_views import pruned
@@ -62,6 +63,8 @@ GATHER = text("""
          FROM operations o JOIN payloads p ON p.payload_id = o.result_id
          WHERE o.batch_id = :batch_id) AS results,
       (SELECT size FROM tool_batches WHERE batch_id = :batch_id) AS size,
+      (SELECT view_id FROM operations WHERE run_id = :run_id AND context_id = :context_id AND purpose = 'business'
+       ORDER BY created_at DESC LIMIT 1) AS last_view_id,
       (SELECT json_agg(json_build_object('source_id', i.input_id, 'payload_id', encode(i.payload_id, 'hex'),
                 'digest', encode(p.digest, 'hex'), 'tokens', p.tokens -> :estimator, 'kind', i.kind,
                 'input_seq', i.input_seq, 'delivery_id', d.delivery_id,
@@ -103,7 +106,7 @@ async def prepare_request(
         preparation = _Preparation(request, terms, heads, Measuring(store.payloads, connection, terms.counter))
         if fresh is not None:
             results = (preparation.settle(fresh),)
-        return await preparation.commit(results, _waiting(found["inputs"]))
+        return await preparation.commit(results, _waiting(found["inputs"]), found["last_view_id"])
 
 
 async def _gather(connection: AsyncConnection, request: PrepareRequest, heads: Heads, terms: RequestTerms) -> Any:
@@ -141,6 +144,7 @@ class _Preparation:
         self._records = Appender(heads)
         self._base = ViewHead(heads.view_id, heads.view_length, heads.view_tokens)
         self._items: list[ViewItem] = []
+        self._broken: str | None = None
         self._writes = WriteSet()
         self._events = EventLog(heads.run_id, heads.event_head)
 
@@ -152,15 +156,19 @@ class _Preparation:
         tokens = message.tokens[request.estimator_id]
         return Waiting(request.operation_id, message.payload_id, message.digest, tokens, **call)
 
-    async def commit(self, results: tuple[Waiting, ...], inputs: tuple[Waiting, ...]) -> PreparedRequest:
+    async def commit(
+        self, results: tuple[Waiting, ...], inputs: tuple[Waiting, ...], last_view_id: UUID | None
+    ) -> PreparedRequest:
         if self._heads.view_id is None:
             await self._begin(inputs)
+        if self._base.view_id != last_view_id:
+            await self._check(results)
         for result in results:
             await self._deliver(result)
         for one in inputs:
             await self._claim(one)
         weighed = Weighed()
-        if may_be_due(self._estimated, self._terms.compaction, self._request.asked):
+        if self._broken is None and may_be_due(self._estimated, self._terms.compaction, self._request.asked):
             await self._write_early()
             weighed = await self._weigh()
         prepared = await self._judge(inputs, weighed)
@@ -181,6 +189,16 @@ class _Preparation:
         write_switch(self._writes, heads.context_id, first.switch(view_id))
         names: dict[str, Any] = {"whole": terms.whole_session, "estimator_id": terms.counter.estimator_id}
         await note_observed(self._measuring.connection, self._writes, heads, **names)
+
+    async def _check(self, results: tuple[Waiting, ...]) -> None:
+        """A list that no request was made from yet is looked at as a whole; it never parts a call from its results.
+
+        What is added to a list later is a whole batch behind its call.
+        """
+        connection = self._measuring.connection
+        items = (*await listed(connection, self._base.view_id, self._base.length), *self._items)
+        if await breaks_pairs(connection, items, then=[result.call_id for result in results]):
+            self._broken = "invalid_tool_pairs"
 
     async def _deliver(self, result: Waiting) -> None:
         record_id, _ = self._records.add(
@@ -233,7 +251,8 @@ class _Preparation:
         return shorter
 
     async def _judge(self, inputs: tuple[Waiting, ...], weighed: Weighed) -> PreparedRequest:
-        terms, estimated, refused = self._terms, self._estimated, weighed.refused
+        terms, estimated = self._terms, self._estimated
+        refused = CorruptPayloadError.code if self._broken else weighed.refused
         if weighed.opening is None and refused is None:
             refused = await self._refusal(estimated)
         supplements = sum(one.kind == "supplement" for one in inputs)
@@ -285,8 +304,8 @@ class _Preparation:
             return
         transforms = sorted({item.transform for item in self._items if item.transform})
         notes = (weighed.note,) if weighed.note else ()
-        names: dict[str, Any] = {"transforms": transforms, "notes": notes, "has_tools": self._has_tools}
-        frozen = Frozen(self._heads.run_id, request.operation_id, request.loop, prepared, **names)
+        names: dict[str, Any] = {"notes": notes, "has_tools": self._has_tools, "broken": self._broken}
+        frozen = Frozen(self._heads.run_id, request.operation_id, request.loop, prepared, transforms, **names)
         self._writes.insert(operations, [self._operation_row(prepared) | frozen.state])
         write_frozen(self._writes, self._events, frozen, self._terms)
 

@@ -51,6 +51,33 @@ async def test_a_request_that_was_never_sent_has_its_manifest_and_can_be_seen(wo
     assert world.model.requests == []
 
 
+async def test_a_request_that_fits_and_whose_compaction_failed_is_not_called_good(world: RunWorld) -> None:
+    """SPEC A8, K8: it was never sent, so its validation is not `passed`, though its size is not the reason."""
+    await world.publish(tools=["repeat"], **SMALL)
+    world.model.add(*[scripted([repeated(1_000)] * 4 + ["done"], [" "])] * 9)
+    run = await world.ask()
+    assert run["error"]["code"] == "COMPACTION_FAILED"
+    _, manifest = await last_business(world, run)
+    assert manifest["estimated_input_tokens"] <= manifest["input_limit"]
+    assert manifest["validation"] == "build_failed"
+    assert {one["validation"] for one in (await world.manifests(run["run_id"]))[:-1]} == {"passed"}
+
+
+async def test_a_question_that_can_not_fit_is_told_by_its_own_size(world: RunWorld) -> None:
+    """SPEC E, K3: what could have been left out is no part of the number."""
+    await world.publish(**SMALL)
+    session = await world.open_session()
+    world.model.add(*["y" * 1_500] * 2)
+    for question in ("One?", "Two?"):
+        await world.ask(question, session)
+    run = await world.ask("x" * 7_000, session)
+    assert run["error"]["code"] == "CONTEXT_PROTECTED_INPUT_TOO_LARGE"
+    _, manifest = await last_business(world, run)
+    protected = run["error"]["numbers"]["protected_tokens"]
+    assert 7_000 < protected < 8_000 < manifest["estimated_input_tokens"]
+    assert f"{protected} tokens of 6744" in run["error"]["message"]
+
+
 async def test_a_request_whose_compaction_failed_has_its_manifest_too(world: RunWorld) -> None:
     """SPEC A8, K8: it was measured, waited, and was never sent; its notes say how the compaction ended."""
     await world.publish(tools=["repeat"], **SMALL)

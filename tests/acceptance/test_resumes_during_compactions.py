@@ -80,3 +80,17 @@ async def test_a_session_whose_lists_lost_the_calls_of_results_heals(
         await connection.execute(text("UPDATE snapshots SET outdated_at = NULL"))
         await connection.execute(text("UPDATE session_views SET outdated_at = NULL"))
     await check_pairs(world, session, calls=["a1", "a2"])
+
+
+async def test_a_request_that_would_part_a_result_from_its_call_is_not_sent(world: RunWorld) -> None:
+    """SPEC A4, A8: whatever the reason; the manifest says which rule it breaks, and the Run ends with an error."""
+    await world.publish(tools=["echo"])
+    world.model.add(replies.calls(("echo", {"text": "here"}, "c1")), "done")
+    session = await world.open_session()
+    await world.ask("Question A.", session)
+    async with world.store.transaction("tampering") as connection:
+        await connection.execute(text("UPDATE context_records SET call_id = 'lost' WHERE kind = 'tool_result'"))
+    run = await world.ask("Question B.", session)
+    assert (run["status"], run["error"]["code"]) == ("failed", "PAYLOAD_CORRUPT")
+    assert [one["validation"] for one in await world.manifests(run["run_id"])] == ["invalid_tool_pairs"]
+    assert len(world.sent) == 2
