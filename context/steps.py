@@ -103,6 +103,7 @@ class PreparedRequest(Step):
     """What was frozen. `refused` is the code of SPEC E if the request may not be sent.
 
     `compact` is the CompactionEpisode that goes first; nothing is frozen then (SPEC K1).
+    `protected`, if it is refused for that, is how much of it may not be left out.
     `nothing_new`: nothing was, since the Run has its answer and the input that one more loop was for is withdrawn.
     """
 
@@ -111,6 +112,7 @@ class PreparedRequest(Step):
     input_limit: int
     supplements: int = 0
     refused: str | None = None
+    protected: int | None = None
     stopping: bool = False
     nothing_new: bool = False
     compact: UUID | None = None

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from context.errors import ModelContextLengthError, ProtectedInputTooLargeError
 from context.steps import PreparedRequest, RequestTerms
 from storage.event_log import EventLog
 from storage.tables import attempts, manifests
 from storage.writes import WriteSet
 
+# The provider's word for it, and what leaves no room for a summary.
+TOO_LARGE = (ModelContextLengthError.code, ProtectedInputTooLargeError.code)
 MOVE_RUN = """
     UPDATE runs SET phase = :phase, loops = :loop, input_cutoff = :cutoff, event_head = :event_head,
            answer_record_id = NULL
@@ -41,7 +44,11 @@ class Frozen:
 
     @property
     def validation(self) -> str:
-        return self.broken or ("budget_exceeded" if self.prepared.refused else "passed")
+        """The check that failed. One that is not sent for another reason was not built as it should have been."""
+        if self.broken or not self.prepared.refused:
+            return self.broken or "passed"
+        too_large = self.prepared.estimated > self.prepared.input_limit or self.prepared.refused in TOO_LARGE
+        return "budget_exceeded" if too_large else "build_failed"
 
 
 def write_frozen(writes: WriteSet, events: EventLog, frozen: Frozen, terms: RequestTerms) -> None:

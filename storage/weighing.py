@@ -78,11 +78,15 @@ class Opening:
 
 @dataclass(frozen=True)
 class Weighed:
-    """What was decided: an opening, or a request that goes on with `note`, or one that is `refused` with that code."""
+    """What was decided: an opening, or a request that goes on with `note`, or one that is `refused` with that code.
+
+    `protected` are the tokens that may not be left out of a refused one.
+    """
 
     opening: Opening | None = None
     note: str | None = None
     refused: str | None = None
+    protected: int | None = None
 
 
 def may_be_due(estimated: int, terms: CompactionTerms, asked: str | None) -> bool:
@@ -125,7 +129,9 @@ async def weigh(
         return Weighed(Opening(considered.causes, source, parts, decided.target, before["active_snapshot_id"]))
     if request.asked == "overflow":
         return Weighed(refused=ModelContextLengthError.code)
-    return Weighed(refused=decided.code) if isinstance(decided, Refused) else Weighed(note=NOTHING)
+    if isinstance(decided, Refused):
+        return Weighed(refused=decided.code, protected=parts.fixed)
+    return Weighed(note=NOTHING)
 
 
 async def _last(connection: AsyncConnection, heads: Heads, newer: Sequence[ViewItem]) -> LastEpisode | None:

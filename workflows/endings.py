@@ -82,9 +82,12 @@ def refused(prepared: PreparedRequest) -> Ending:
         "input_limit": prepared.input_limit,
         "phase": "preparing",
     }
+    if prepared.protected is not None:
+        numbers["protected_tokens"] = prepared.protected
     for error in NOT_SENT:
         if prepared.refused == error.code:
-            size = f"{prepared.estimated} tokens of {prepared.input_limit}, while preparing."
+            tokens = prepared.estimated if prepared.protected is None else prepared.protected
+            size = f"{tokens} tokens of {prepared.input_limit}, while preparing."
             sentence = f"{error.sentence} {size} {WHERE_SET}"
             return Ending("failed", error.end_reason, error.code, sentence, numbers)
     sentence = "The request could not be put together; the worker's log has more."

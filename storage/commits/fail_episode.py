@@ -33,7 +33,7 @@ KEEP_MANIFEST = """
     SELECT e.operation_id, e.estimated, n.input_limit, e.estimator_id, false,
       (SELECT coalesce(jsonb_agg(DISTINCT v.transform ORDER BY v.transform), '[]') FROM view_items v
        WHERE v.view_id = e.view_id AND v.pos < e.view_length AND v.transform IS NOT NULL),
-      CASE WHEN e.estimated > n.input_limit THEN 'budget_exceeded' ELSE 'passed' END,
+      CASE WHEN e.estimated > n.input_limit THEN 'budget_exceeded' ELSE 'build_failed' END,
       jsonb_build_array('compaction:' || CAST(:status AS text))
     FROM compaction_episodes e JOIN operations o USING (operation_id)
       CROSS JOIN LATERAL (SELECT CAST(o.prepared ->> 'input_limit' AS bigint) AS input_limit) n

@@ -252,9 +252,10 @@ class _Preparation:
 
     async def _judge(self, inputs: tuple[Waiting, ...], weighed: Weighed) -> PreparedRequest:
         terms, estimated = self._terms, self._estimated
-        refused = CorruptPayloadError.code if self._broken else weighed.refused
+        refused, protected = CorruptPayloadError.code if self._broken else weighed.refused, weighed.protected
         if weighed.opening is None and refused is None:
-            refused = await self._refusal(estimated)
+            refused, protected = await self._refusal(estimated)
+        says_protected = refused == ProtectedInputTooLargeError.code and protected is not None
         supplements = sum(one.kind == "supplement" for one in inputs)
         return PreparedRequest(
             cutoff=max([self._heads.input_cutoff, *(one.input_seq for one in inputs)]),
@@ -262,16 +263,16 @@ class _Preparation:
             input_limit=terms.budget.input_limit,
             **({"supplements": supplements} if supplements else {}),
             **({"refused": refused} if refused else {}),
+            **({"protected": protected} if says_protected else {}),
             **({"compact": episode_id(self._request.operation_id)} if weighed.opening else {}),
         )
 
-    async def _refusal(self, estimated: int) -> str | None:
-        """The hard limit, whatever any policy says (SPEC B8)."""
-        verdict = judge(estimated, self._terms.budget, protected=0)
-        if isinstance(verdict, TooLarge):
-            protected = await self._measuring.protected_tokens(self._base.view_id, tuple(self._items))
-            verdict = judge(estimated, self._terms.budget, protected=protected + self._fixed)
-        return refusal(verdict)
+    async def _refusal(self, estimated: int) -> tuple[str | None, int | None]:
+        """The hard limit, whatever any policy says (SPEC B8), and the tokens of what may not be left out."""
+        if not isinstance(judge(estimated, self._terms.budget, protected=0), TooLarge):
+            return None, None
+        protected = await self._measuring.protected_tokens(self._base.view_id, tuple(self._items)) + self._fixed
+        return refusal(judge(estimated, self._terms.budget, protected=protected)), protected
 
     @property
     def _estimated(self) -> int:
