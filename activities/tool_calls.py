@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 INTERRUPTED = "Unknown: this call was interrupted, by a stop or a crash; it may or may not have had its effect."
 UNKNOWN = "Unknown: the connection to the tool was lost after the call was made; it may or may not have had its effect."
 TIMED_OUT = "Unknown: the tool did not answer within its time limit; it may or may not have had its effect."
+ANSWERED = (
+    "Unknown: the server answered HTTP {status}, which leaves open whether the call had its effect. It said:\n{said}"
+)
 MOST_TRIES = 5
 
 
@@ -106,7 +109,7 @@ class ToolCallActivities:
             await self._failed_try(facts.operation_id, begun, outcome.failure)
             raise try_again(outcome, attempt_no - 1)
         if outcome.may_have_run and not outcome.may_repeat:
-            return await ended.unknown(TIMED_OUT if outcome.reason == "timeout" else UNKNOWN, outcome.failure)
+            return await ended.unknown(_unknown_words(outcome), outcome.failure, outcome.said)
         return await ended.lost(outcome)
 
     async def record(self, result: RecordToolResult) -> None:
@@ -139,13 +142,13 @@ class _Ended:
         """The tool's own word, good or bad."""
         return await self._result("accepted", answer.content, "error" if answer.failed else None, answer)
 
-    async def unknown(self, words: str, why: ToolFailure) -> RecordToolResult:
+    async def unknown(self, words: str, why: ToolFailure, said: ToolAnswered | None = None) -> RecordToolResult:
         """The effect may have happened; nobody knows, and nobody tries again (SPEC T4)."""
-        return await self._result("unknown", words, "unknown", failure=why)
+        return await self._result("unknown", words, "unknown", said, failure=why)
 
     async def lost(self, lost: ToolLost) -> RecordToolResult:
-        """No further try: the model is told that the tool could not be asked."""
-        return await self._result("failed", lost.content, "error", failure=lost.failure)
+        """No further try: the model is told that the tool could not be asked, or what its server said instead."""
+        return await self._result("failed", lost.content, "error", lost.said, failure=lost.failure)
 
     async def _result(
         self,
@@ -173,6 +176,12 @@ class _Ended:
             raw_media_type=answer.raw_media_type if answer else None,
             failure=failure,
         )
+
+
+def _unknown_words(lost: ToolLost) -> str:
+    if lost.said is not None:
+        return ANSWERED.format(status=lost.status, said=lost.content)
+    return TIMED_OUT if lost.reason == "timeout" else UNKNOWN
 
 
 def _nothing() -> None:

@@ -404,7 +404,8 @@ class ToolAnswered:
 class ToolLost:
     """The tool could not be asked, or its answer was lost. `content` says so if nothing more is tried.
 
-    `may_repeat`: the same call may be made again. `may_have_run`: it may have had its effect.
+    `may_repeat`: the same call may be made again. `may_have_run`: it may have had its effect. `said` is what a server
+    answered that leaves open what happened.
     """
 
     may_repeat: bool
@@ -413,6 +414,7 @@ class ToolLost:
     content: str = field(repr=False)
     reason: str = "connection_lost"
     status: int = 0
+    said: ToolAnswered | None = field(default=None, repr=False)
 
     @property
     def failure(self) -> "ToolFailure":

@@ -1,25 +1,23 @@
 """HTTP tools: the arguments as a JSON body by POST, the answer as the result (SPEC T1, T4, T7, Y4).
 
-Goes through the guarded client it is given and follows no redirect. A 4xx is the tool's answer; what says nothing about
-the call, such as a broken connection or a 503, is raised for the caller to decide.
+Goes through the guarded client it is given and follows no redirect. What says nothing about the call, such as a broken
+connection, is raised for the caller to decide; what an answer says is read in `tools.http_answers`.
 """
 
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx
 
-from context.messages import UNDECODABLE_REPLACED, canonical_json
+from context.messages import canonical_json
 from context.policy import FrozenTool, ToolEntry
-from egress.errors import AddressRefusedError, AnswerEncodedError, AnswerTooLargeError
+from egress.errors import EgressError
 from tools.errors import ToolTimeoutError, ToolUnavailableError
+from tools.http_answers import HttpAnswer, http_outcome, raise_unless_answered, refused_outcome
 from tools.http_fields import check_http_fields
-from tools.outcomes import artifact_note, encodable, error_outcome, exact_json, sniffed_media_type, without_credentials
-from tools.port import Artifact, Delivery, ToolInvocation, ToolOutcome, single_effect, wants_key
+from tools.outcomes import error_outcome, without_credentials
+from tools.port import Delivery, ToolInvocation, ToolOutcome, single_effect, wants_key
 from tools.schemas import checked_schema
 from tools.secrets import ConnectionMissingError, ResolveSecret, secret_of
 
@@ -28,13 +26,6 @@ MAX_ANSWER_BYTES = 32 * 1024 * 1024
 
 _IMPOSSIBLE = (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError, ValueError)
 """What httpx raises about a request that it can't put into bytes: before the first of them."""
-_LONGEST_WAIT_S = 86_400.0
-_BUSY = frozenset({408, 429})
-_GATEWAY = frozenset({502, 503, 504})
-_NO_CHARSETS = frozenset({"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined"})
-"""Python's names for what no server writes text in; some take longer than linear time."""
-_CONTROL = re.compile(r"[\x01-\x07\x0e-\x1a\x1c-\x1f]")
-_TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml", "application/javascript")
 
 
 class HttpTool:
@@ -63,11 +54,9 @@ class HttpTool:
                 outcome = await self._exchange(call, secret, on_progress)
         except ConnectionMissingError as error:
             return error_outcome("ConnectionMissing", error.message)
-        except AddressRefusedError as error:
-            return error_outcome("AddressRefused", error.message)
-        except (AnswerTooLargeError, AnswerEncodedError) as error:
-            return error_outcome("ResultTooLarge", error.message)
-        return without_credentials(outcome, secret)
+        except EgressError as error:
+            return refused_outcome(error)
+        return outcome
 
     async def _exchange(self, call: ToolInvocation, secret: str | None, on_progress: Callable[[], None]) -> ToolOutcome:
         with call.delivery.preparing() as delivery:
@@ -78,10 +67,11 @@ class HttpTool:
             body = await self._body(response, on_progress)
         finally:
             await response.aclose()
-        self._raise_unless_answered(response)
-        if body is None:
-            return error_outcome("ResultTooLarge", f"The answer has over {self._max_answer_bytes} bytes.")
-        return _outcome(response, body, call)
+        answer = HttpAnswer(response.status_code, response.headers, response.charset_encoding, body or b"")
+        too_large = error_outcome("ResultTooLarge", f"The answer has over {self._max_answer_bytes} bytes.")
+        outcome = without_credentials(too_large if body is None else http_outcome(answer, call), secret)
+        raise_unless_answered(self.frozen, answer, outcome)
+        return outcome
 
     async def _sent(self, call: ToolInvocation, secret: str | None, delivery: Delivery) -> httpx.Response | ToolOutcome:
         try:
@@ -109,16 +99,6 @@ class HttpTool:
             if len(body) > self._max_answer_bytes:
                 return None
         return bytes(body)
-
-    def _raise_unless_answered(self, response: httpx.Response) -> None:
-        """A 5xx of the tool itself is an answer where the call must not be repeated: the model should see it."""
-        status = response.status_code
-        wait = retry_after_s(response.headers.get("Retry-After"))
-        if status in _BUSY:
-            raise ToolUnavailableError("busy", may_have_run=False, status=status, retry_after_s=wait)
-        repeatable = self.frozen.effect != "side_effect" or self.frozen.retry_unknown
-        if status in _GATEWAY or (status >= 500 and repeatable):
-            raise ToolUnavailableError("server_error", may_have_run=True, status=status, retry_after_s=wait)
 
 
 def freeze_http(entry: ToolEntry) -> FrozenTool:
@@ -159,58 +139,3 @@ async def _network_errors(delivery: Delivery) -> AsyncIterator[None]:
     if not delivery.has_begun:
         raise ToolUnavailableError("unreachable", may_have_run=False)
     raise ToolTimeoutError if late else ToolUnavailableError("connection_lost", may_have_run=True)
-
-
-def _outcome(response: httpx.Response, body: bytes, call: ToolInvocation) -> ToolOutcome:
-    media_type = response.headers.get("Content-Type", "").split(";")[0].strip().lower()
-    text, transforms, artifacts = _shown(response, body, media_type, call)
-    raw_type = media_type or "application/octet-stream"
-    if response.is_success:
-        return ToolOutcome("ok", text, body, artifacts, transforms, raw_type)
-    kind = "RedirectRefused" if response.has_redirect_location else "HttpError"
-    error = error_outcome(kind, text.strip(), status=response.status_code)
-    return ToolOutcome("error", error.content, body, artifacts, transforms, raw_type)
-
-
-def _shown(
-    response: httpx.Response, body: bytes, media_type: str, call: ToolInvocation
-) -> tuple[str, tuple[str, ...], tuple[Artifact, ...]]:
-    """The body as text, or as the reference of an artifact (SPEC T7)."""
-    is_labelled_text = media_type.startswith(_TEXT_TYPES) or media_type.endswith(("+json", "+xml"))
-    if is_labelled_text or not body or media_type in ("", "application/x-www-form-urlencoded"):
-        text, marks = _decoded(body, response.charset_encoding)
-        if not _is_binary(text, marks, is_labelled_text):
-            return text, marks, ()
-        media_type = sniffed_media_type(body)
-    artifact = Artifact(media_type, body)
-    return exact_json(artifact_note(call.operation_id, 1, artifact)).decode(), (), (artifact,)
-
-
-def _is_binary(text: str, marks: tuple[str, ...], is_labelled_text: bool) -> bool:
-    """A label makes no text: text has no NUL, and if some of it does not decode no control characters either."""
-    return "\0" in text or (bool(marks) and (not is_labelled_text or _CONTROL.search(text) is not None))
-
-
-def _decoded(body: bytes, charset: str | None) -> tuple[str, tuple[str, ...]]:
-    for encoding in filter(None, (charset, "utf-8")):
-        if encoding.lower().replace("_", "-") in _NO_CHARSETS:
-            continue
-        try:
-            return encodable(body.decode(encoding))
-        except (ValueError, LookupError):  # a UnicodeError, a name that is none
-            continue
-    return body.decode(errors="replace"), (UNDECODABLE_REPLACED,)
-
-
-def retry_after_s(value: str | None) -> float | None:
-    """Seconds that a Retry-After header asks for, in either of its forms; None if it says nothing usable."""
-    if not value:
-        return None
-    if re.fullmatch(r"\s*[0-9]+\s*", value):
-        return min(float(value), _LONGEST_WAIT_S)
-    try:
-        moment = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return min(max(0.0, (moment - datetime.now(UTC)).total_seconds()), _LONGEST_WAIT_S)

@@ -12,7 +12,7 @@ from tools.arguments import NO_OBJECT, Refused, check_arguments, unknown_tool
 from tools.errors import ToolUnavailableError
 from tools.offload import never_offloaded, preview
 from tools.outcomes import unavailable_outcome
-from tools.port import Tool, ToolInvocation, ToolOutcome, may_repeat
+from tools.port import ToolInvocation, ToolOutcome, may_repeat
 from tools.registry import ToolBox
 from tools.running import run_within_limit
 
@@ -59,7 +59,7 @@ class ReleaseTools:
         try:
             outcome = await run_within_limit(tool, invocation, on_progress=on_progress)
         except ToolUnavailableError as error:
-            return _lost(tool, error)
+            return self._lost(tool.frozen, error, facts.operation_id)
         return self._answered(tool.frozen, outcome, facts.operation_id)
 
     def _invocation(self, facts: ToolCallFacts, arguments: dict[str, Any], attempt: int) -> ToolInvocation:
@@ -94,6 +94,18 @@ class ReleaseTools:
             raw_media_type=outcome.raw_media_type,
         )
 
+    def _lost(self, tool: FrozenTool, error: ToolUnavailableError, operation_id: UUID) -> ToolLost:
+        answer = self._answered(tool, unavailable_outcome(error), operation_id)
+        return ToolLost(
+            may_repeat=may_repeat(tool, error),
+            may_have_run=error.may_have_run,
+            retry_after_s=error.retry_after_s,
+            content=answer.content,
+            reason=error.reason,
+            status=error.status,
+            said=answer if error.said is not None else None,
+        )
+
 
 def is_local(tool: FrozenTool) -> bool:
     """Whether a call runs beside the workflow: in this process, and harmless to make twice (DESIGN 3)."""
@@ -102,14 +114,3 @@ def is_local(tool: FrozenTool) -> bool:
 
 def _refused(refusal: Refused) -> ToolAnswered:
     return ToolAnswered(True, refusal.content, refusal.content.encode())
-
-
-def _lost(tool: Tool, error: ToolUnavailableError) -> ToolLost:
-    return ToolLost(
-        may_repeat=may_repeat(tool.frozen, error),
-        may_have_run=error.may_have_run,
-        retry_after_s=error.retry_after_s,
-        content=unavailable_outcome(error).content,
-        reason=error.reason,
-        status=error.status,
-    )

@@ -1,5 +1,8 @@
 """Why a try at a tool call failed is kept as a code and shown, and nothing of what was said is (SPEC T4, Y6)."""
 
+import pytest
+
+from activities import tool_calls
 from tests.support import replies
 from tests.support.run_world import Json, RunWorld, python_tool
 from tests.support.tool_server import Answer, Received, tool_server
@@ -52,6 +55,32 @@ async def test_an_unknown_outcome_says_why_it_is_unknown(world: RunWorld) -> Non
     world.model.add(replies.calls(("pause", {"seconds": 9.0, "text": "MARK"})), "done")
     [late] = await attempts(world, await world.ask("go", await world.open_session("slow")))
     assert (late["state"], late["error"]) == ("failed", failure("timeout"))
+
+
+@pytest.mark.parametrize("effect", ["side_effect", "idempotent"])
+async def test_what_a_server_said_that_leaves_a_call_open_is_told_and_kept(
+    world: RunWorld, effect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SPEC T4, T5, T9: the state is as the status has it, the words are what happened, the body is kept whole."""
+    monkeypatch.setattr(tool_calls, "MOST_TRIES", 2)
+    body = b"down for MARK " + b"w" * 30_000
+    busy = Answer(status=503, body=body, headers={"Content-Type": "text/plain", "Retry-After": "0"})
+    async with tool_server(busy) as server:
+        await world.publish(tools=[{"kind": "http", "name": "pay", "url": server.url, "effect": effect}])
+        world.model.add(replies.calls(("pay", {})), "done")
+        run = await world.ask()
+    [tool] = [one for one in await world.operations(run["run_id"]) if one["purpose"] == "tool"]
+    assert tool["state"] == ("unknown" if effect == "side_effect" else "failed")
+    assert tool["attempts"][-1]["error"] == failure("server_error", 503)
+    told = str(world.model.requests[-1].json["messages"][-1]["content"])
+    assert "503" in told
+    assert "down for MARK" in told
+    assert '"truncated": true' in told
+    assert "lost" not in told
+    assert "reached" not in told
+    assert told.startswith("Unknown") is (effect == "side_effect")
+    raw = await world.get(f"/operations/{tool['operation_id']}/result", view="raw")
+    assert body.decode() in str(raw)
 
 
 async def test_a_harmless_call_beside_the_workflow_says_why_it_failed_too(world: RunWorld) -> None:

@@ -16,7 +16,8 @@ from egress.limits import EgressLimits
 from tests.support.tool_calls import OPERATION, entry, frozen, invocation, no_progress, no_secrets
 from tests.support.tool_server import Answer, Received, tool_server
 from tools.errors import ToolTimeoutError, ToolUnavailableError
-from tools.http import HttpTool, freeze_http, retry_after_s
+from tools.http import HttpTool, freeze_http
+from tools.http_answers import retry_after_s
 from tools.port import ToolOutcome, may_repeat
 from tools.running import run_within_limit
 
