@@ -10,10 +10,24 @@ import httpx2
 
 from egress.addresses import PrivateAddresses
 from egress.dialling import dial_first, permitted_addresses
-from egress.errors import AddressRefusedError, AnswerEncodedError, AnswerTooLargeError, RedirectRefusedError
+from egress.errors import (
+    AddressRefusedError,
+    AnswerEncodedError,
+    AnswerTooLargeError,
+    EgressError,
+    RedirectRefusedError,
+)
 from egress.limits import REDIRECTS, EgressLimits, has_readable_encoding
 
 SocketOptions = Iterable[tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]]
+
+_REFUSAL = "agentloom.refusal"
+
+
+def refusal_of(request: httpx2.Request) -> EgressError | None:
+    """What the guard refused of this request or of its answer; the SDK keeps such an error to itself."""
+    refusal = request.extensions.get(_REFUSAL)
+    return refusal if isinstance(refusal, EgressError) else None
 
 
 class GuardedMcpBackend(httpcore2.AsyncNetworkBackend):
@@ -52,14 +66,16 @@ class GuardedMcpBackend(httpcore2.AsyncNetworkBackend):
 class BoundedMcpStream(httpx2.AsyncByteStream):
     """Passes an answer through until it grows over its limit, then fails."""
 
-    def __init__(self, inner: httpx2.AsyncByteStream, *, limit: int) -> None:
+    def __init__(self, inner: httpx2.AsyncByteStream, *, limit: int, request: httpx2.Request) -> None:
         self._inner = inner
         self._left = limit
+        self._request = request
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for piece in self._inner:
             self._left -= len(piece)
             if self._left < 0:
+                self._request.extensions[_REFUSAL] = AnswerTooLargeError()
                 raise AnswerTooLargeError
             yield piece
 
@@ -87,6 +103,13 @@ class GuardedMcpTransport(httpx2.AsyncHTTPTransport):
         )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            return await self._guarded(request)
+        except EgressError as refusal:
+            request.extensions[_REFUSAL] = refusal
+            raise
+
+    async def _guarded(self, request: httpx2.Request) -> httpx2.Response:
         if request.url.scheme not in ("http", "https"):
             raise AddressRefusedError
         response = await super().handle_async_request(request)
@@ -94,7 +117,7 @@ class GuardedMcpTransport(httpx2.AsyncHTTPTransport):
             await response.aclose()
             raise refusal
         assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = BoundedMcpStream(response.stream, limit=self._max_answer_bytes)
+        response.stream = BoundedMcpStream(response.stream, limit=self._max_answer_bytes, request=request)
         return response
 
 

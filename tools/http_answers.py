@@ -40,6 +40,11 @@ class HttpAnswer:
     def media_type(self) -> str:
         return self.headers.get("Content-Type", "").split(";")[0].strip().lower()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it comes from in front of the tool, or says "later": no word about the call."""
+        return self.status in _BUSY | _GATEWAY
+
 
 def raise_unless_answered(tool: FrozenTool, answer: HttpAnswer, outcome: ToolOutcome) -> None:
     """A 5xx of the tool itself is an answer where the call must not be repeated: the model should see it."""

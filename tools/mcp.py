@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from context.errors import ConfigurationInvalidError
 from context.policy import Effect, FrozenTool, ToolEntry
+from egress.errors import EgressError
 from tools.errors import ToolUnavailableError
+from tools.http_answers import HttpAnswer, http_outcome, raise_unless_answered, refused_outcome
 from tools.http_fields import check_http_fields
 from tools.mcp_access import McpServer, OpenServers
 from tools.outcomes import error_outcome, without_credentials
@@ -99,13 +101,19 @@ class McpTool:
                 answer = await self._asked(servers, secret, call, on_progress)
         except ConnectionMissingError as error:
             return error_outcome("ConnectionMissing", error.message)
+        except EgressError as error:
+            return refused_outcome(error)
+        if isinstance(answer, HttpAnswer):
+            outcome = without_credentials(http_outcome(answer, call), secret)
+            raise_unless_answered(self.frozen, answer, outcome)
+            return outcome
         from tools.mcp_answers import outcome_of
 
         return without_credentials(outcome_of(answer, call), secret)
 
     async def _asked(
         self, servers: "McpServers", secret: str | None, call: ToolInvocation, on_progress: Callable[[], None]
-    ) -> "CallToolResult | ServerRefusal":
+    ) -> "CallToolResult | ServerRefusal | HttpAnswer":
         return await servers.call(
             McpServer.of(self._entry, secret),
             self.frozen.remote_name or self.frozen.name,

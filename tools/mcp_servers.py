@@ -20,21 +20,21 @@ from mcp.client._transport import Transport
 from mcp.client.stdio import get_default_environment, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from mcp.types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, REQUEST_TIMEOUT, CallToolResult
+from mcp.types import CONNECTION_CLOSED, REQUEST_TIMEOUT, CallToolResult
 from mcp.types import Tool as RemoteTool
 from opentelemetry import trace
 from pydantic import ValidationError
 
+from egress.errors import EgressError
 from tools.errors import ToolTimeoutError, ToolUnavailableError
+from tools.http_answers import HttpAnswer
 from tools.mcp_access import McpServer
+from tools.mcp_exchanges import NOT_FOUND, Exchange, is_protocol_error, note_answer, note_request
 from tools.mcp_streams import UNDECODABLE, WatchedTransport
 from tools.port import Delivery
 from tools.running import Caught, unless_stopped
 
-MAX_EVENT_BYTES = 64 * 1024 * 1024
-"""Longest single event of a streamed answer; the SDK's own limit of 1 MB is too small for results."""
 _MAX_PAGES = 100
-_NEVER_RAN = frozenset({401, 403, 404, 408, 429})
 _IDLE_S = 600.0
 _MOMENT_S = 0.5
 _WARDEN = (sys.executable, "-I", "-S", str(Path(__file__).with_name("warden.py")))
@@ -74,8 +74,11 @@ class McpServers:
         link = _Link(self._open(server), idle_s=self._connect_timeout_s)
         try:
             async with asyncio.timeout(self._connect_timeout_s):
-                return await _all_tools(await link.client())
-        except (TimeoutError, MCPError, RuntimeError, ValidationError):
+                client = await link.client()
+                if isinstance(client, HttpAnswer):
+                    raise ToolUnavailableError("unreachable", may_have_run=False, status=client.status)
+                return await _all_tools(client)
+        except (TimeoutError, MCPError, RuntimeError, ValidationError, EgressError):
             raise ToolUnavailableError("unreachable", may_have_run=False) from None
         finally:
             await link.aclose()
@@ -90,19 +93,25 @@ class McpServers:
         idempotency_key: str | None,
         delivery: Delivery,
         on_progress: Callable[[], None],
-    ) -> CallToolResult | ServerRefusal:
-        """One call of one tool. Raises ToolUnavailableError if it could not be sent or its answer was lost."""
+    ) -> CallToolResult | ServerRefusal | HttpAnswer:
+        """One call of one tool; an HttpAnswer is one that says no.
+
+        Raises ToolUnavailableError if it could not be sent or its answer was lost, EgressError if the guard stopped it.
+        """
         link = await self._link(server)
         client = await link.client()
+        if isinstance(client, HttpAnswer):
+            return client
         delivery.begins()
         meta: Any = {"idempotencyKey": idempotency_key} if idempotency_key else None
 
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
             on_progress()
 
-        with link.in_use():
+        exchange = Exchange(of_a_call=True)
+        with link.in_use(), exchange.watched():
             answer = await unless_stopped(_asked(client.call_tool(name, arguments, timeout_s, progressed, meta=meta)))
-            return await link.settled(answer) if isinstance(answer, ServerRefusal) else answer
+            return await link.settled(answer, exchange)
 
     async def aclose(self) -> None:
         """Closes every connection and ends the servers started here."""
@@ -129,7 +138,7 @@ class _Opening:
     server: McpServer
     http_client_for: HttpClientFor
     folder: Path | None
-    refused_statuses: set[int] = field(default_factory=set)
+    exchange: Exchange = field(default_factory=Exchange)
 
     @asynccontextmanager
     async def client(self, lost: Callable[[], None]) -> AsyncIterator[Client]:
@@ -139,8 +148,10 @@ class _Opening:
 
     async def _http(self, stack: AsyncExitStack) -> Transport:
         client = await stack.enter_async_context(self.http_client_for(dict(self.server.headers)))
-        client.event_hooks["response"].append(self._note_status)
-        return streamable_http_client(self.server.url or "", http_client=client, max_sse_event_size=MAX_EVENT_BYTES)
+        client.event_hooks["request"].append(note_request)
+        client.event_hooks["response"].append(note_answer)
+        # The guard bounds every answer; the SDK's own limit for one event, 1 MB, is too small for results.
+        return streamable_http_client(self.server.url or "", http_client=client, max_sse_event_size=None)
 
     def _stdio(self, stack: AsyncExitStack) -> Transport:
         command = (*_WARDEN, str(os.getpid()), *(self.server.command or ()))
@@ -156,10 +167,6 @@ class _Opening:
         # What a server writes to its standard error may be content, so it goes nowhere.
         return stdio_client(parameters, stack.enter_context(open(os.devnull, "w")))
 
-    async def _note_status(self, response: httpx2.Response) -> None:
-        if response.status_code >= 400 and _is_call(response.request):
-            self.refused_statuses.add(response.status_code)
-
 
 class _Link:
     """One open connection and the task that owns it."""
@@ -173,6 +180,7 @@ class _Link:
         self._end = asyncio.Event()
         self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._failure: BaseException | None = None
+        self._has_served = False
         self._owner = asyncio.create_task(self._own(), name="mcp server")
 
     @property
@@ -180,13 +188,24 @@ class _Link:
         """Whether new calls need another connection."""
         return self._is_retired or self._end.is_set() or self._owner.done()
 
-    async def client(self) -> Client:
-        """The SDK's client. Raises ToolUnavailableError if the connection can't be opened."""
+    async def client(self) -> Client | HttpAnswer:
+        """The SDK's client, or the answer of a server that does not let us in.
+
+        Raises ToolUnavailableError if the connection can't be opened, EgressError if the guard does not allow it.
+        """
         either: set[asyncio.Future[Any]] = {self._ready, self._owner}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if not self._ready.done():
+        return self._ready.result() if self._ready.done() else self._not_let_in()
+
+    def _not_let_in(self) -> HttpAnswer:
+        exchange = self._opening.exchange
+        if exchange.refusal is not None:
+            raise exchange.refusal from None
+        if exchange.answer is None:
             raise ToolUnavailableError("unreachable", may_have_run=False)
-        return self._ready.result()
+        if exchange.answer.status >= 500:
+            raise ToolUnavailableError("server_error", may_have_run=False, status=exchange.answer.status)
+        return exchange.answer
 
     async def opened(self, timeout_s: float) -> None:
         """Returns once calls can be made; a server that takes too long to start is given up for all that wait."""
@@ -214,8 +233,6 @@ class _Link:
         """
         self._calls_open += 1
         self._calls_made += 1
-        if self._calls_open == 1:
-            self._opening.refused_statuses.clear()
         try:
             yield
         except (asyncio.CancelledError, ToolTimeoutError):
@@ -226,29 +243,41 @@ class _Link:
             if self._is_retired and not self._calls_open:
                 self._end.set()
 
-    async def settled(self, refusal: ServerRefusal) -> ServerRefusal:
-        """What an error answer means: the server's own word, or the SDK's about a connection that failed."""
-        if refusal.code == REQUEST_TIMEOUT:
+    async def settled(
+        self, answer: CallToolResult | ServerRefusal, exchange: Exchange
+    ) -> CallToolResult | ServerRefusal | HttpAnswer:
+        """What the SDK's answer means: the server's own word, or the SDK's about a connection that failed."""
+        if not isinstance(answer, ServerRefusal):
+            self._has_served = True
+            return answer
+        if answer.code == REQUEST_TIMEOUT:
             raise ToolTimeoutError
         if self._opening.server.url is None:
-            if refusal.code == CONNECTION_CLOSED and self.is_over:
+            if answer.code == CONNECTION_CLOSED and self.is_over:
                 raise ToolUnavailableError("connection_lost", may_have_run=True)
-            return refusal
-        return await self._settled_over_http(refusal)
+            return answer
+        return await self._settled_over_http(answer, exchange)
 
-    async def _settled_over_http(self, refusal: ServerRefusal) -> ServerRefusal:
-        """Over HTTP the SDK gives a broken exchange codes that servers use too; the status seen tells them apart."""
-        statuses = self._opening.refused_statuses
+    async def _settled_over_http(self, refusal: ServerRefusal, exchange: Exchange) -> ServerRefusal | HttpAnswer:
+        """Over HTTP the SDK gives a broken exchange codes that servers use too; what was seen tells them apart."""
+        if exchange.refusal is not None:
+            self._is_retired = True
+            raise exchange.refusal from None
+        if exchange.answer is not None:
+            return self._refused(exchange.answer, refusal)
         if refusal.code == CONNECTION_CLOSED:
             alone = self._calls_open == 1
             # A broken connection reaches the caller a moment before its owner has ended with the reason.
             await asyncio.wait({self._owner}, timeout=_MOMENT_S)
             raise ToolUnavailableError("connection_lost", may_have_run=not (alone and _was_not_sent(self._failure)))
-        if refusal.code in (INVALID_REQUEST, INTERNAL_ERROR) and statuses:
-            # A session that the server no longer knows, a key it no longer takes, a gateway: the next call starts anew.
-            self._is_retired = True
-            raise ToolUnavailableError("server_error", may_have_run=not statuses <= _NEVER_RAN, status=max(statuses))
         return refusal
+
+    def _refused(self, answer: HttpAnswer, refusal: ServerRefusal) -> ServerRefusal | HttpAnswer:
+        """The next call starts anew: its session may be forgotten, its key no longer taken."""
+        self._is_retired = True
+        if answer.status == NOT_FOUND and self._has_served:
+            raise ToolUnavailableError("server_error", may_have_run=False, status=answer.status)
+        return refusal if is_protocol_error(answer) else answer
 
     async def aclose(self) -> None:
         self._end.set()
@@ -258,7 +287,7 @@ class _Link:
 
     async def _own(self) -> None:
         caught = Caught()
-        with caught, _untraced():
+        with caught, _untraced(), self._opening.exchange.watched():
             async with self._opening.client(self._end.set) as client:
                 self._ready.set_result(client)
                 while not await self._idle_or_over():
@@ -293,10 +322,6 @@ def _untraced() -> Iterator[None]:
     unsampled = trace.SpanContext(here.trace_id or 1, here.span_id or 1, is_remote=False)
     with trace.use_span(trace.NonRecordingSpan(unsampled)):
         yield
-
-
-def _is_call(request: httpx2.Request) -> bool:
-    return request.method == "POST" and b'"tools/call"' in request.content
 
 
 def _was_not_sent(failure: BaseException | None) -> bool:

@@ -268,34 +268,6 @@ def legacy_answer(message: dict[str, Any]) -> Answer:
 
 
 @pytest.mark.parametrize(
-    ("status", "may_have_run"), [(404, False), (429, False), (401, False), (500, True), (502, True)]
-)
-async def test_what_an_http_status_says_about_a_call_is_kept(
-    servers: McpServers, status: int, may_have_run: bool
-) -> None:
-    """SPEC T4: a forgotten session has run nothing; behind a gateway the outcome is open. The next call starts anew."""
-    answers = [status, 200]
-
-    async def server(request: Received) -> Answer:
-        message = json.loads(request.body or b"{}")
-        if message.get("method") != "tools/call":
-            return legacy_answer(message)
-        if answers.pop(0) != 200:
-            return Answer(status=status, body=b"MARK", headers={"Content-Type": "text/plain"})
-        return json_answer(message["id"], {"content": [{"type": "text", "text": "fine"}]})
-
-    async with tool_server(server) as http:
-        with pytest.raises(ToolUnavailableError) as failed:
-            await call(servers, {"url": http.url}, "echo")
-        assert (failed.value.may_have_run, failed.value.status) == (may_have_run, status)
-        assert "MARK" not in str(failed.value)
-        assert (await call(servers, {"url": http.url}, "echo")).content == "fine"
-        await servers.aclose()
-    opened = [request for request in http.requests if b'"initialize"' in request.body]
-    assert len(opened) == 2
-
-
-@pytest.mark.parametrize(
     ("where", "words"),
     [
         ({"command": ["/nonexistent/server"]}, "could not be asked"),
