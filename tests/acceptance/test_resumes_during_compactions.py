@@ -94,3 +94,21 @@ async def test_a_request_that_would_part_a_result_from_its_call_is_not_sent(worl
     assert (run["status"], run["error"]["code"]) == ("failed", "PAYLOAD_CORRUPT")
     assert [one["validation"] for one in await world.manifests(run["run_id"])] == ["invalid_tool_pairs"]
     assert len(world.sent) == 2
+
+
+async def test_a_list_saved_again_with_calls_as_they_were_is_not_gone_on_from(
+    world: RunWorld, says: Says, tmp_path: Path
+) -> None:
+    """SPEC P2, P5, A4: a Run that is resumed after the results came, and fails at once, has not seen them."""
+    session, run_id = await stopped_in_its_calls(world, says, tmp_path / "gate", WHOLE)
+    says.answer = replies.error(401)
+    failed = await world.ask("It fails.", session)
+    says.answer = replies.text("Noted.")
+    (tmp_path / "gate").touch()
+    await world.resume(run_id)
+    assert (await world.ended(run_id))["status"] == "succeeded"
+    says.answer = replies.error(401)
+    await world.resume(failed["run_id"])
+    assert (await world.ended(failed["run_id"]))["status"] == "failed"
+    says.answer = replies.text("Noted.")
+    await check_pairs(world, session, calls=["a1", "a2"])
