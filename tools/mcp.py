@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_NAME = 64
+_NO_KEY = (401, 403)
 
 
 async def list_frozen(
@@ -41,14 +42,25 @@ async def list_frozen(
         check_http_fields(entry)
     try:
         secret = await secret_of(entry, resolve_secret)
-        listed = await (await open_servers()).list_tools(McpServer.of(entry, secret))
+        listed = await (await open_servers()).list_tools(McpServer.of(entry, secret), timeout_s=entry.timeout_s)
     except ConnectionMissingError as error:
         raise ConfigurationInvalidError(f"The MCP server '{entry.name}': {error.message}") from None
-    except ToolUnavailableError:
-        problem = f"The MCP server '{entry.name}' could not be asked for its tools; check that it starts and answers."
-        raise ConfigurationInvalidError(problem) from None
+    except EgressError as error:
+        raise ConfigurationInvalidError(f"The MCP server '{entry.name}': {error.message}") from None
+    except ToolUnavailableError as error:
+        raise ConfigurationInvalidError(f"The MCP server '{entry.name}' {_why_unasked(error)}") from None
     _refuse_unknown_names(entry, {tool.name for tool in listed})
     return tuple(_frozen(entry, tool) for tool in listed if entry.allow is None or tool.name in entry.allow)
+
+
+def _why_unasked(error: ToolUnavailableError) -> str:
+    if error.status in _NO_KEY:
+        return f"answered HTTP {error.status}; check the key in its `connection`."
+    if error.status:
+        return f"answered HTTP {error.status}; check its `url`, and that the server works."
+    if error.reason == "timeout":
+        return "could not be asked for its tools within its `timeout_s`, or 20 s; check that it starts and answers."
+    return "could not be asked for its tools; check that it starts and answers."
 
 
 def wire_name(remote_name: str, *, prefix: str = "") -> str:

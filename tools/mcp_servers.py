@@ -25,7 +25,6 @@ from mcp.types import Tool as RemoteTool
 from opentelemetry import trace
 from pydantic import ValidationError
 
-from egress.errors import EgressError
 from tools.errors import ToolTimeoutError, ToolUnavailableError
 from tools.http_answers import HttpAnswer
 from tools.mcp_access import McpServer
@@ -66,19 +65,21 @@ class McpServers:
         # What the SDK logs about a failure is the message that failed, which is content (SPEC Y6).
         logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
 
-    async def list_tools(self, server: McpServer) -> list[RemoteTool]:
+    async def list_tools(self, server: McpServer, *, timeout_s: float) -> list[RemoteTool]:
         """All tools of the server, over a connection opened and closed for it.
 
         Raises ToolUnavailableError if it can't be reached or doesn't answer as a server should.
         """
         link = _Link(self._open(server), idle_s=self._connect_timeout_s)
         try:
-            async with asyncio.timeout(self._connect_timeout_s):
+            async with asyncio.timeout(min(self._connect_timeout_s, timeout_s)):
                 client = await link.client()
                 if isinstance(client, HttpAnswer):
                     raise ToolUnavailableError("unreachable", may_have_run=False, status=client.status)
                 return await _all_tools(client)
-        except (TimeoutError, MCPError, RuntimeError, ValidationError, EgressError):
+        except TimeoutError:
+            raise ToolTimeoutError(may_have_run=False) from None
+        except (MCPError, RuntimeError, ValidationError):
             raise ToolUnavailableError("unreachable", may_have_run=False) from None
         finally:
             await link.aclose()

@@ -1,5 +1,6 @@
 """What an HTTP answer says about a call of an MCP tool: the same as for an HTTP tool (SPEC T4, T9, Y4)."""
 
+import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from context.errors import ConfigurationInvalidError
 from egress.client import build_client
 from egress.limits import EgressLimits
 from egress.mcp import build_mcp_http_client
@@ -16,7 +18,7 @@ from tests.support.tool_calls import entry, frozen, invocation, no_progress, no_
 from tests.support.tool_server import Answer, Received, tool_server
 from tools.errors import ToolUnavailableError
 from tools.http import HttpTool
-from tools.mcp import McpTool
+from tools.mcp import McpTool, list_frozen
 from tools.mcp_servers import McpServers
 from tools.port import ToolOutcome
 
@@ -131,3 +133,32 @@ async def test_a_server_that_does_not_let_us_in_is_told_as_it_answered(
         tool = McpTool(known, written, open_servers=opened(servers), resolve_secret=no_secrets)
         assert told(await verdict(tool)) == expected
         await servers.aclose()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (Answer(status=401, body=b"MARK", headers=TEXT), "HTTP 401; check the key"),
+        (Answer(status=404, body=b"MARK", headers=TEXT), "HTTP 404; check its `url`"),
+        (Answer(status=503, body=b"MARK", headers=TEXT), "HTTP 503"),
+        (Answer(status=307, headers={"Location": "http://127.0.0.1:9/MARK"}), "redirect"),
+    ],
+)
+async def test_publishing_says_what_the_server_answered(answer: Answer, words: str) -> None:
+    """SPEC B3, E, Y6: and none of its own words."""
+    servers = McpServers(http_client_for=small, folder=ROOT)
+    async with tool_server(answer) as server:
+        written = entry(kind="mcp", url=server.url)
+        with pytest.raises(ConfigurationInvalidError) as refused:
+            await list_frozen(written, open_servers=opened(servers), resolve_secret=no_secrets)
+    assert words in refused.value.message
+    assert "MARK" not in refused.value.message
+
+
+async def test_publishing_waits_no_longer_than_the_tools_own_time_limit() -> None:
+    """SPEC B3."""
+    servers = McpServers(http_client_for=small, folder=ROOT)
+    written = entry(kind="mcp", command=["sleep", "60"], timeout_s=0.3)
+    async with asyncio.timeout(8):
+        with pytest.raises(ConfigurationInvalidError, match="`timeout_s`"):
+            await list_frozen(written, open_servers=opened(servers), resolve_secret=no_secrets)
