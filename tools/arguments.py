@@ -3,6 +3,7 @@
 Messages are for the model: they name the place and the rule, and repeat no value.
 """
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -50,6 +51,8 @@ def check_arguments(text: str, schema: dict[str, Any]) -> Accepted | Refused:
         return Refused(f"The arguments are nested deeper than {_MAX_DEPTH} levels.")
     if not _encodes(arguments):
         return Refused("The arguments contain a lone surrogate, which is not valid Unicode text.")
+    if (twice := _repeated_key(text)) is not None:
+        return Refused(f"The key {twice[:50]!r} is there twice in one object; the tool was not called.")
     try:
         errors = _sorted(errors_of(arguments, schema))
     except TooMuchToCheckError:
@@ -61,6 +64,27 @@ def check_arguments(text: str, schema: dict[str, Any]) -> Accepted | Refused:
 def unknown_tool(name: str, known: Iterable[str]) -> Refused:
     """The verdict about a call of a tool that the release doesn't have."""
     return Refused(f"There is no tool {name[:100]!r}. Tools: {', '.join(known) or 'none'}.", "UnknownTool")
+
+
+class _RepeatedKeyError(Exception):
+    """A key is there twice; its one argument is the key."""
+
+
+def _repeated_key(text: str) -> str | None:
+    """A key that is there twice in one object; JSON's readers differ in which value they take."""
+    try:
+        json.loads(text.strip() or "{}", object_pairs_hook=_once)
+    except _RepeatedKeyError as error:
+        return str(error)
+    return None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> None:
+    keys: set[str] = set()
+    for key, _ in pairs:
+        if key in keys:
+            raise _RepeatedKeyError(key)
+        keys.add(key)
 
 
 def _sorted(errors: list[ValidationError]) -> list[ValidationError]:

@@ -46,6 +46,14 @@ def test_text_that_is_no_json_object_is_refused(text: str) -> None:
     assert "JSON object" in refusal(text)
 
 
+@pytest.mark.parametrize(
+    "text", ['{"x": "a", "x": "b"}', '{"x": {"deep": [{"x": 1, "\\u0078": 1}]}}', '{"a": 1, "x": {}, "x": {}}']
+)
+def test_a_key_that_is_there_twice_is_refused_and_not_chosen_from(text: str) -> None:
+    """SPEC T3: nothing is guessed."""
+    assert refusal(text, OPEN) == "The key 'x' is there twice in one object; the tool was not called."
+
+
 def test_a_wrong_type_names_the_place_and_not_the_value() -> None:
     """SPEC T3."""
     message = refusal('{"path": "a", "deep": {"n": "MARK"}}')
