@@ -2,15 +2,19 @@
 
 Part of the activity that called the model: phases that follow each other without a decision may share one, since each
 is its own ledgered commit, so that a repeat goes on where the last one stopped (DESIGN 3). The tries need no commit
-before the call, since a repeat does no harm.
+before the call, since a repeat does no harm. But a call can be what ends the process: from the first repeat on, tries
+are written down before they are made, so that they can be counted, and made one by one, so that none is blamed for its
+neighbour.
 """
 
 import asyncio
 from typing import TYPE_CHECKING
 
+from temporalio import activity
+
 from activities.failures import until_stored
 from activities.releases import Kit
-from activities.tool_calls import ToolCallActivities
+from activities.tool_calls import CallTool, ToolCallActivities
 from context.errors import SupersededError
 from context.steps import PreparedRequest, PrepareRequest, ToolCallFacts
 
@@ -38,6 +42,10 @@ class Batches:
         calls = await self._open_calls(prepare) if known is None else known
         if calls is None:
             return STOPPING
+        if known is None and activity.info().attempt > 1:
+            if not await self._settle_one_by_one(calls, execution_no=prepare.execution_no):
+                return STOPPING
+            return await self._commits.prepare_request(prepare, kit.model.terms)
         if known is None or size != 1 or not calls:
             await self._settle(kit, calls, execution_no=prepare.execution_no, at_once=at_once)
             return await self._commits.prepare_request(prepare, kit.model.terms)
@@ -54,6 +62,14 @@ class Batches:
             return ()
         batch = await self._commits.batch_calls(prepare.batch_id, prepare.execution_no)
         return batch.calls if batch.may_run else None
+
+    async def _settle_one_by_one(self, calls: tuple[ToolCallFacts, ...], *, execution_no: int) -> bool:
+        """Make calls whose process may have died of one of them; False if a stop came first (SPEC T9)."""
+        for facts in calls:
+            call = CallTool(operation_id=facts.operation_id, execution_no=execution_no, durable=False)
+            if not await self._tools.try_written_down(call):
+                return False
+        return True
 
     async def _settle(self, kit: Kit, calls: tuple[ToolCallFacts, ...], *, execution_no: int, at_once: int) -> None:
         places = asyncio.Semaphore(at_once)

@@ -41,6 +41,7 @@ TIMED_OUT = "Unknown: the tool did not answer within its time limit; it may or m
 ANSWERED = (
     "Unknown: the server answered HTTP {status}, which leaves open whether the call had its effect. It said:\n{said}"
 )
+DIED = "Unknown: the worker died each time during this call; it may or may not have had its effect, perhaps many times."
 MOST_TRIES = 5
 
 
@@ -69,15 +70,19 @@ class ToolCallActivities:
     async def call_tool(self, call: CallTool) -> ToolVerdict:
         """One tool call, until its result is stored. A settled one is not made again."""
         async with translated(), heartbeating():
-            attempt = BeginAttempt(call.operation_id, call.execution_no, durable=call.durable)
-            match await self._commits.begin_tool_call(attempt):
-                case Stopping():
-                    return ToolVerdict(kind="stopping")
-                case (begun, facts):
-                    async with self._nothing_sent_without_storage(facts.operation_id, begun):
-                        kit = await self._releases.kit(facts.release_id)
-                        await self.settle(kit, facts, execution_no=call.execution_no, begun=begun)
-            return ToolVerdict(kind="settled")
+            return ToolVerdict(kind="settled" if await self.try_written_down(call) else "stopping")
+
+    async def try_written_down(self, call: CallTool) -> bool:
+        """One more try, which is a fact before it is made; False if a stop came first."""
+        attempt = BeginAttempt(call.operation_id, call.execution_no, durable=call.durable)
+        match await self._commits.begin_tool_call(attempt):
+            case Stopping():
+                return False
+            case (begun, facts):
+                async with self._nothing_sent_without_storage(facts.operation_id, begun):
+                    kit = await self._releases.kit(facts.release_id)
+                    await self.settle(kit, facts, execution_no=call.execution_no, begun=begun)
+        return True
 
     @asynccontextmanager
     async def _nothing_sent_without_storage(self, operation_id: UUID, begun: Begun) -> AsyncIterator[None]:
@@ -100,6 +105,9 @@ class ToolCallActivities:
         ended = _Ended(kit, facts, execution_no, begun.attempt_no if begun else None)
         if begun and begun.interrupted and not kit.tools.may_repeat_unknown(facts.name):
             return await ended.unknown(INTERRUPTED, ToolFailure("interrupted"))
+        if begun and begun.interrupted and begun.attempt_no > MOST_TRIES:
+            died = kit.tools.died(facts.name, tries=MOST_TRIES)
+            return await (ended.unknown(DIED, died.failure) if died.may_have_run else ended.lost(died))
         attempt_no = begun.attempt_no if begun else 1
         outcome = await kit.tools.call(facts, attempt=attempt_no, on_progress=_nothing)
         await self._commits.reach("call_tool.answered")

@@ -11,7 +11,7 @@ from context.steps import ToolAccepted, ToolAnswered, ToolCallFacts, ToolLost, T
 from tools.arguments import NO_OBJECT, Refused, check_arguments, unknown_tool
 from tools.errors import ToolUnavailableError
 from tools.offload import never_offloaded, preview
-from tools.outcomes import unavailable_outcome
+from tools.outcomes import error_content, unavailable_outcome
 from tools.port import ToolInvocation, ToolOutcome, may_repeat
 from tools.registry import ToolBox
 from tools.running import run_within_limit
@@ -44,6 +44,20 @@ class ReleaseTools:
         """Whether a call whose outcome is unknown may be made again (SPEC T4)."""
         tool = self._box.get(name)
         return tool is not None and (tool.frozen.effect != "side_effect" or tool.frozen.retry_unknown)
+
+    def died(self, name: str, *, tries: int) -> ToolLost:
+        """What is said of a call during which the process died time after time: it is made no more (SPEC T9)."""
+        tool = self._box.get(name)
+        may_have_run = tool is None or tool.frozen.effect != "read_only"
+        words = f"The worker died during this call, {tries} times in a row; it is not made again. Do without it."
+        return ToolLost(
+            may_repeat=False,
+            may_have_run=may_have_run,
+            retry_after_s=None,
+            content=error_content("WorkerDied", words),
+            reason="interrupted",
+            status=0,
+        )
 
     async def call(
         self, facts: ToolCallFacts, *, attempt: int, on_progress: Callable[[], None]

@@ -120,6 +120,30 @@ async def test_a_stdio_server_dies_with_its_worker_and_the_next_worker_starts_an
     assert (run["status"], results_sent(world)) == ("succeeded", ["hangs_once"])
 
 
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize(
+    ("effect", "words"),
+    [pytest.param("read_only", "WorkerDied", id="beside_the_model"), pytest.param("idempotent", "Unknown", id="alone")],
+)
+async def test_a_call_that_takes_its_worker_along_is_given_up(
+    world: RunWorld, nursery: WorkerNursery, tmp_path: Path, full_matrix: bool, effect: str, words: str
+) -> None:
+    """SPEC T9, L2: after a few tries the model learns of it, and the calls beside it have their results."""
+    if not full_matrix:
+        pytest.skip("half a minute of dying workers: --full-matrix")
+    trace, beside = tmp_path / "trace", tmp_path / "beside"
+    await world.publish(tools=[python_tool("die", effect), python_tool("look")])
+    before, after = (("look", {"key": key, "trace": str(beside)}) for key in ("b", "a"))
+    world.model.add(replies.calls(before, ("die", {"key": "k", "trace": str(trace)}), after), "done")
+    async with nursery.kept(place_of(world)):
+        run = await world.over(await world.start())
+    assert run["status"] == "succeeded"
+    first, died, last = results_sent(world)
+    assert (first, last) == ("found b", "found a")
+    assert words in died
+    assert len(traced(trace)) in (5, 6)
+
+
 async def until_exists(path: Path) -> None:
     async with asyncio.timeout(20):
         while not path.exists():

@@ -6,6 +6,7 @@
 import asyncio
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -51,6 +52,13 @@ async def pause(seconds: float, text: str) -> str:
     """Take a while."""
     await asyncio.sleep(seconds)
     return text
+
+
+def die(key: str, trace: str) -> str:
+    """Take the whole process along."""
+    noted(trace, key)
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "never"
 
 
 def book(key: str, trace: str) -> str:
