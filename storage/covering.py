@@ -13,7 +13,7 @@ from context.snapshots import Coverage, Covered, Extent, SourceRange, Version, c
 from context.views import ViewItem
 from storage.database import fetch_all
 from storage.effective import EFFECTIVE_THEN
-from storage.episodes import LockedEpisode
+from storage.episodes import FrozenSources
 
 # An input has its place in the Run that shows it; a stored result that no request carried has none.
 # What is shown shorter was summarised whole, in its effective version.
@@ -37,12 +37,13 @@ REVISIONS = text("""
       AND created_at <= (SELECT created_at FROM compaction_episodes WHERE episode_id = :episode_id)
     GROUP BY context_id
 """)
+# From later to earlier: a chain that somebody bent into a ring still ends.
 CHAIN = """
     WITH RECURSIVE chain AS (
-      SELECT snapshot_id, previous_id, 0 AS depth, revisions FROM snapshots WHERE snapshot_id = :snapshot_id
+      SELECT snapshot_id, previous_id, 0 AS depth, created_at FROM snapshots WHERE snapshot_id = :snapshot_id
       UNION ALL
-      SELECT s.snapshot_id, s.previous_id, c.depth + 1, s.revisions
-      FROM snapshots s JOIN chain c ON s.snapshot_id = c.previous_id
+      SELECT s.snapshot_id, s.previous_id, c.depth + 1, s.created_at
+      FROM snapshots s JOIN chain c ON s.snapshot_id = c.previous_id AND s.created_at < c.created_at
     )
 """
 PIECES = text(f"""{CHAIN}
@@ -53,7 +54,6 @@ AMONG = text(f"""{CHAIN}
     SELECT p.piece FROM chain JOIN snapshot_pieces p USING (snapshot_id) WHERE p.piece = ANY(CAST(:pieces AS text[]))
 """)
 EXTENT = text("SELECT ranges, revisions, runs, pieces FROM snapshots WHERE snapshot_id = :snapshot_id")
-OWN_REVISIONS = text("SELECT revisions FROM snapshots WHERE snapshot_id = :snapshot_id")
 CHANGED = text("""
     SELECT DISTINCT m.record_id FROM context_mutations m
       JOIN unnest(CAST(:contexts AS uuid[]), CAST(:revisions AS bigint[])) AS seen(context_id, revision)
@@ -86,12 +86,23 @@ class CoveredSources:
 
 
 async def covered_sources(
-    connection: AsyncConnection, episode: LockedEpisode, items: Sequence[ViewItem]
+    connection: AsyncConnection, episode: FrozenSources, items: Sequence[ViewItem]
 ) -> CoveredSources:
     """What the episode's summary stands for; `items` is its source list. Raises ValueError for a piece in it twice."""
+    return await sources_of(connection, episode, items, await materials_of(connection, episode))
+
+
+async def materials_of(connection: AsyncConnection, episode: FrozenSources) -> list[Material]:
+    """What an episode adds to the summary before it, in order, each in the version that it was to read."""
     binds = {"session_id": episode.session_id, "view_id": episode.view_id, "covered": episode.covered}
     rows = await fetch_all(connection, MATERIALS, **binds, episode_id=episode.episode_id)
-    materials = [_material(row, episode.run_no) for row in rows]
+    return [_material(row, episode.run_no) for row in rows]
+
+
+async def sources_of(
+    connection: AsyncConnection, episode: FrozenSources, items: Sequence[ViewItem], materials: Sequence[Material]
+) -> CoveredSources:
+    """The coverage that follows from these materials. Raises ValueError as `covered_sources`."""
     added = cover(materials, await _revisions(connection, episode, {one.context_id for one in materials}))
     previous = items[episode.folds].source_id if episode.folds is not None else None
     if previous is None:
@@ -110,12 +121,9 @@ async def _extent(connection: AsyncConnection, snapshot_id: UUID) -> Extent:
 
 
 async def coverage_of(connection: AsyncConnection, snapshot_id: UUID) -> Coverage:
-    """Everything that a published snapshot stands for, with what was folded into it."""
+    """The pieces that a published snapshot stands for, with what was folded into it; no revisions."""
     rows = await fetch_all(connection, PIECES, snapshot_id=snapshot_id)
-    own = await fetch_all(connection, OWN_REVISIONS, snapshot_id=snapshot_id)
-    revisions: Mapping[str, int] = own[0]["revisions"] if own else {}
-    pieces = tuple(_covered(row) for row in rows)
-    return Coverage(pieces, {UUID(context): revision for context, revision in revisions.items()})
+    return Coverage(tuple(covered_piece(row) for row in rows), {})
 
 
 async def covered_among(connection: AsyncConnection, snapshot_id: UUID, pieces: Sequence[str]) -> set[str]:
@@ -149,7 +157,7 @@ async def taken_up(connection: AsyncConnection, episode_id: UUID, sources: Cover
 
 
 async def _revisions(
-    connection: AsyncConnection, episode: LockedEpisode, contexts: Iterable[UUID | None]
+    connection: AsyncConnection, episode: FrozenSources, contexts: Iterable[UUID | None]
 ) -> dict[UUID, int]:
     known = [one for one in contexts if one is not None]
     rows = await fetch_all(connection, REVISIONS, contexts=known, episode_id=episode.episode_id) if known else []
@@ -163,5 +171,6 @@ def _material(row: Mapping[str, Any], run_no: int) -> Material:
     return Material(item, row["digest"], own, row["context_id"], row["context_seq"])
 
 
-def _covered(row: Mapping[str, Any]) -> Covered:
+def covered_piece(row: Mapping[str, Any]) -> Covered:
+    """A row of `snapshot_pieces`."""
     return Covered(row["piece"], Version(row["digest"]), row["run_no"], row["context_id"], row["context_seq"])

@@ -52,14 +52,27 @@ SOURCES = text(f"""
 
 
 @dataclass(frozen=True)
-class LockedEpisode:
-    """An episode with its Session, Run and context as they stand under this transaction's locks."""
+class FrozenSources:
+    """What an episode summarises, as it was frozen: places of a list, and the revision of its context."""
 
     session_id: UUID
+    run_no: int
+    episode_id: UUID
+    context_id: UUID
+    view_id: UUID | None
+    view_length: int
+    covered: list[int]
+    folds: int | None
+    context_revision: int
+
+
+@dataclass(frozen=True)
+class LockedEpisode(FrozenSources):
+    """An episode with its Session, Run and context as they stand under this transaction's locks."""
+
     run_head: int
     session_head: int
     run_id: UUID
-    run_no: int
     run_status: str
     execution_no: int
     event_head: int
@@ -71,16 +84,9 @@ class LockedEpisode:
     now_view_length: int
     active_snapshot_id: UUID | None
     revision: int
-    episode_id: UUID
-    context_id: UUID
     operation_id: UUID | None
     source: str
     status: str
-    view_id: UUID | None
-    view_length: int
-    covered: list[int]
-    folds: int | None
-    context_revision: int
     expected_snapshot_id: UUID | None
     estimated: int
     target: dict[str, int] | None

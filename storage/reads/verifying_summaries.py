@@ -1,21 +1,56 @@
-"""Whether each summary of a session covers what it says, and was shown as it was written (SPEC K10, M7)."""
+"""Whether each summary of a session covers what it says, and was shown as it was written (SPEC K10, M7).
 
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import asdict
+What a summary stands for is derived again from the list that its episode froze, piece by piece, as when it was
+published; the rest of its row from the episode, the summary folded into it, and the changes that came later.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import asdict, fields, replace
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from context.snapshots import Coverage
-from storage.covering import coverage_of
+from context.ids import snapshot_id
+from context.material import Material
+from context.snapshots import Coverage, Covered, Version
+from storage.covering import CoveredSources, coverage_of, covered_piece, materials_of, sources_of
 from storage.database import fetch_all
 from storage.effective import EFFECTIVE
+from storage.episodes import FrozenSources
+from storage.view_lists import listed
 
 SNAPSHOTS = text("""
-    SELECT snapshot_id, pieces, ranges, runs FROM snapshots WHERE session_id = :session_id
-    ORDER BY created_at, snapshot_id
+    SELECT s.snapshot_id, s.previous_id, s.pieces, s.ranges, s.revisions, s.runs, r.run_no, e.session_id, e.episode_id,
+           e.context_id, e.view_id, e.view_length, e.covered, e.folds, e.context_revision
+    FROM snapshots s JOIN compaction_episodes e USING (episode_id) JOIN runs r ON r.run_id = e.run_id
+    WHERE s.session_id = :session_id ORDER BY s.created_at, s.snapshot_id
+""")
+OWN_PIECES = text("""
+    SELECT ordinal, piece, digest, run_no, context_id, context_seq FROM snapshot_pieces
+    WHERE snapshot_id = :snapshot_id ORDER BY ordinal
+""")
+# What else a snapshot tells, where it does not agree with its episode, with the others of its context in time, with the
+# count of its message, or with the changes that took it back. One that was not used may have been outdated from the
+# beginning, and one that covers an open call is by the resume that brings its result.
+MISTOLD = text("""
+    SELECT s.snapshot_id FROM compaction_episodes e JOIN snapshots s USING (episode_id)
+      LEFT JOIN payloads p ON p.payload_id = s.message_id
+    WHERE e.session_id = :session_id AND (
+      s.session_id <> e.session_id OR s.context_id <> e.context_id OR s.text_id IS DISTINCT FROM e.summary_id
+      OR s.activated IS DISTINCT FROM (e.outcome = 'activated')
+      OR s.generation <> (SELECT count(*) FROM snapshots o
+                          WHERE o.context_id = s.context_id AND o.created_at <= s.created_at)
+      OR CAST(s.tokens AS text) <> (p.tokens ->> e.estimator_id)
+      OR CASE WHEN EXISTS (
+           SELECT 1 FROM role_contexts x JOIN context_mutations m USING (context_id)
+           WHERE x.session_id = :session_id AND s.snapshot_id = ANY(m.outdated))
+         THEN s.outdated_at IS NULL
+         ELSE s.outdated_at IS NOT NULL AND e.outcome NOT IN ('sources_changed', 'another_snapshot') AND NOT EXISTS (
+           SELECT 1 FROM snapshots o JOIN snapshot_pieces q USING (snapshot_id)
+           WHERE o.session_id = :session_id AND q.piece LIKE 'call/%') END)
+    ORDER BY 1
 """)
 # A piece that is a record or an input names the one at its place; its version is that of the record, unless mutated.
 PIECES = text(f"""
@@ -24,7 +59,7 @@ PIECES = text(f"""
       {EFFECTIVE}
       LEFT JOIN payloads w ON w.payload_id = coalesce(e.payload_id, c.payload_id)
     WHERE s.session_id = :session_id AND p.context_id IS NOT NULL
-      AND (c.record_id IS NULL OR p.piece NOT IN ('record/' || c.record_id, 'input/' || c.input_id)
+      AND (NOT coalesce(p.piece IN ('record/' || c.record_id, 'input/' || c.input_id), false)
            OR s.outdated_at IS NULL AND w.digest IS DISTINCT FROM p.digest)
     ORDER BY p.snapshot_id, p.ordinal
 """)
@@ -52,30 +87,74 @@ class Summaries:
         self.count = 0
 
     async def coverage(self, snapshot_id: UUID) -> Coverage:
-        """What a summary stands for, with all that was folded into it."""
+        """The pieces that a summary stands for, with all that was folded into it."""
         if snapshot_id not in self._coverages:
             self._coverages[snapshot_id] = await coverage_of(self._connection, snapshot_id)
         return self._coverages[snapshot_id]
 
     async def breaks(self) -> AsyncIterator[tuple[str, int | None]]:
-        """Each summary that is not as it should be, and the covered piece it is about, if it is about one."""
+        """Each summary that is not as it should be, and the covered piece it is about, if about one; each once."""
+        found = [one async for one in self._coverage_breaks()]
+        found += [(f"snapshot/{row['snapshot_id']}", None) for row in await self._rows(MISTOLD)]
+        found += [(f"snapshot/{row['snapshot_id']}", row["ordinal"]) for row in await self._rows(PIECES)]
+        found += [(f"episode/{row['episode_id']}", None) for row in await self._rows(LOST)]
+        found += [(f"snapshot/{row['source_id']}", None) for row in await self._rows(MISQUOTED)]
+        for one in dict.fromkeys(found):
+            yield one
+
+    async def _coverage_breaks(self) -> AsyncIterator[tuple[str, int | None]]:
         for row in await self._rows(SNAPSHOTS):
             self.count += 1
-            if not _agrees(row, await self.coverage(row["snapshot_id"])):
-                yield f"snapshot/{row['snapshot_id']}", None
-        for row in await self._rows(PIECES):
-            yield f"snapshot/{row['snapshot_id']}", row["ordinal"]
-        for row in await self._rows(LOST):
-            yield f"episode/{row['episode_id']}", None
-        for row in await self._rows(MISQUOTED):
-            yield f"snapshot/{row['source_id']}", None
+            subject = f"snapshot/{row['snapshot_id']}"
+            episode = FrozenSources(**{one.name: row[one.name] for one in fields(FrozenSources)})
+            stored = await self._stored(row["snapshot_id"])
+            materials = await materials_of(self._connection, episode)
+            for place in _apart(stored, materials):
+                yield subject, place
+            if not await self._tells(row, episode, _as_stored(stored, materials)):
+                yield subject, None
+
+    async def _stored(self, snapshot_id: UUID) -> dict[int, Covered]:
+        rows = await fetch_all(self._connection, OWN_PIECES, snapshot_id=snapshot_id)
+        return {row["ordinal"]: covered_piece(row) for row in rows}
+
+    async def _tells(self, row: Mapping[str, Any], episode: FrozenSources, materials: Sequence[Material]) -> bool:
+        """Whether what is told of a summary follows from what it covers and from the one before it."""
+        items = await listed(self._connection, episode.view_id, episode.view_length)
+        try:
+            sources = await sources_of(self._connection, episode, items, materials)
+        except (ValueError, LookupError, TypeError, AttributeError):  # the rows have a shape that no commit wrote
+            return False
+        told = (row["previous_id"], row["pieces"], row["ranges"], row["revisions"], row["runs"])
+        return snapshot_id(episode.episode_id) == row["snapshot_id"] and told == _told(sources)
 
     async def _rows(self, statement: Any) -> list[Mapping[str, Any]]:
         return await fetch_all(self._connection, statement, session_id=self._session_id)
 
 
-def _agrees(row: Mapping[str, Any], coverage: Coverage) -> bool:
-    """Whether what is told of a summary follows from its pieces."""
-    ranges = [asdict(one) | {"context_id": str(one.context_id)} for one in coverage.ranges]
-    told = (row["pieces"], row["ranges"], row["runs"])
-    return told == (len(coverage.pieces), ranges, sorted(coverage.runs))
+def _told(sources: CoveredSources) -> tuple[UUID | None, int, list[Any], dict[str, int], list[int]]:
+    extent = sources.extent
+    ranges = [asdict(one) | {"context_id": str(one.context_id)} for one in extent.ranges]
+    revisions = {str(context): revision for context, revision in extent.revisions.items()}
+    return sources.previous_id, extent.pieces, ranges, revisions, sorted(extent.runs)
+
+
+def _as_stored(stored: Mapping[int, Covered], materials: Sequence[Material]) -> list[Material]:
+    """The materials without the places that they got only later: an input of a Run that was resumed has one by now.
+
+    A piece without a place is in no range, so that one which lost its place is told by the ranges.
+    """
+    placeless = {at for at, covered in stored.items() if covered.context_id is None and covered.context_seq is None}
+    return [
+        replace(one, context_id=None, context_seq=None) if at in placeless else one for at, one in enumerate(materials)
+    ]
+
+
+def _apart(stored: Mapping[int, Covered], materials: Sequence[Material]) -> list[int]:
+    """The ordinals at which a summary does not cover what it was made of."""
+    derived = [
+        Covered(one.piece, Version(one.digest, one.mutations), one.run_no, one.context_id, one.context_seq)
+        for one in _as_stored(stored, materials)
+    ]
+    places = sorted({*range(len(derived)), *stored})
+    return [at for at in places if at >= len(derived) or stored.get(at) != derived[at]]
