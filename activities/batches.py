@@ -78,4 +78,8 @@ class Batches:
             async with places:
                 await self._tools.settle(kit, facts, execution_no=execution_no, begun=None)
 
-        await asyncio.gather(*(settle(facts) for facts in calls))
+        # Each result is stored as it comes, whatever became of the others: none goes on once this step is over.
+        ended = await asyncio.gather(*(settle(facts) for facts in calls), return_exceptions=True)
+        for failure in ended:
+            if failure is not None:
+                raise failure
