@@ -148,7 +148,7 @@ async def keep_true(store: Store, client: Client, *, task_queue: str, work_dir: 
 def settle_memory() -> None:
     """Take what is loaded out of the garbage collector's walks: it lives as long as the process.
 
-    With Python's defaults the collector took a tenth of a step's time, walking imported modules again and again.
+    With Python's defaults each full collection walks every imported module again.
     """
     gc.collect()
     gc.freeze()
