@@ -1,6 +1,6 @@
 """Appending records to a context whose row the commit holds: places, hash chain, revision, heads (SPEC M7)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -63,9 +63,26 @@ class Appender:
         return self._heads.context_head + len(self._rows)
 
     @property
+    def session_head(self) -> int:
+        return self._heads.session_head + len(self._rows)
+
+    @property
     def revision(self) -> int:
         """The effective revision after this commit; unchanged if nothing is appended."""
         return self._heads.revision + bool(self._rows)
+
+    def moved(self, view: ViewHead) -> Heads:
+        """The heads as this commit leaves them, what is the Run's own aside."""
+        return replace(
+            self._heads,
+            session_head=self.session_head,
+            context_head=self.context_head,
+            revision=self.revision,
+            chain=self._chain,
+            view_id=view.view_id,
+            view_length=view.length,
+            view_tokens=view.tokens,
+        )
 
     def write(self, writes: WriteSet, view: ViewHead, *, cause: str) -> None:
         """Put records, revision and heads into the commit's writes; one row is updated once in a statement."""
@@ -73,8 +90,7 @@ class Appender:
             writes.insert(context_records, self._rows)
             revision = {"context_id": self._heads.context_id, "revision": self.revision, "cause": cause}
             writes.insert(context_revisions, [revision | {"record_watermark": self.context_head}])
-            session_head = self._heads.session_head + len(self._rows)
-            writes.sql(MOVE_SESSION, session_head=session_head, session_id=self._heads.session_id)
+            writes.sql(MOVE_SESSION, session_head=self.session_head, session_id=self._heads.session_id)
         writes.sql(
             MOVE_CONTEXT,
             view_id=view.view_id,

@@ -25,3 +25,10 @@ def usage_numbers(usage: Usage, cost: Decimal | None) -> dict[str, Any]:
         "usage_unknown": int(usage.estimated or not is_reported(usage)),
         "cost": cost,
     }
+
+
+def cost_after(used_tokens: int, before: Decimal | None, cost: Decimal | None) -> Decimal | None:
+    """The cost of a Run after one more call, as `ADD_USAGE` counts it. `used_tokens` are those before the call."""
+    if cost is None or (before is None and used_tokens > 0):
+        return None
+    return (before or Decimal(0)) + cost

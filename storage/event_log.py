@@ -21,6 +21,11 @@ class EventLog:
         self._head = head
         self._rows: list[dict[str, Any]] = []
 
+    @property
+    def head(self) -> int:
+        """The highest `run_seq` so far."""
+        return self._head
+
     def add(self, event: str, **body: Any) -> None:
         """Add an event. The body holds ids and numbers only."""
         self._head += 1

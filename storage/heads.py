@@ -11,10 +11,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from context.errors import SupersededError
 from storage.database import fetch_one
 
-LOCK = text("""
-    SELECT s.session_id, s.record_head AS session_head, r.run_id, r.run_no, r.release_id, r.status, r.execution_no,
-           r.loops, r.input_cutoff, r.event_head, r.stop_requested_at IS NOT NULL AS stopping,
-           c.context_id, c.record_head AS context_head, c.revision, c.chain, c.view_id, c.view_length, c.view_tokens
+HEADS = """
+    s.session_id, s.record_head AS session_head, s.input_head, r.run_id, r.run_no, r.release_id, r.status,
+    r.execution_no, r.loops, r.input_cutoff, r.event_head, r.stop_requested_at IS NOT NULL AS stopping,
+    r.input_tokens + r.output_tokens AS used_tokens, r.cost, c.context_id, c.record_head AS context_head, c.revision,
+    c.chain, c.view_id, c.view_length, c.view_tokens
+"""
+LOCK = text(f"""
+    SELECT {HEADS}
     FROM role_contexts c JOIN runs r ON r.run_id = c.run_id JOIN sessions s ON s.session_id = r.session_id
     WHERE c.context_id = :context_id
     FOR UPDATE OF s, r, c
@@ -23,10 +27,11 @@ LOCK = text("""
 
 @dataclass(frozen=True)
 class Heads:
-    """Session, Run and RoleContext as they stand under this transaction's locks."""
+    """Session, Run and RoleContext as they stand under this transaction's locks. `used_tokens` is input plus output."""
 
     session_id: UUID
     session_head: int
+    input_head: int
     run_id: UUID
     run_no: int
     release_id: UUID
@@ -36,6 +41,8 @@ class Heads:
     input_cutoff: int
     event_head: int
     stopping: bool
+    used_tokens: int
+    cost: Decimal | None
     context_id: UUID
     context_head: int
     revision: int
@@ -45,11 +52,8 @@ class Heads:
     view_tokens: int
 
 
-LOCK_OPERATION = text("""
-    SELECT s.session_id, s.record_head AS session_head, r.run_id, r.run_no, r.release_id, r.status, r.execution_no,
-           r.loops, r.input_cutoff, r.event_head, r.stop_requested_at IS NOT NULL AS stopping,
-           c.context_id, c.record_head AS context_head, c.revision, c.chain, c.view_id, c.view_length, c.view_tokens,
-           o.attempts, o.verdict, r.input_tokens + r.output_tokens AS tokens, r.cost,
+LOCK_OPERATION = text(f"""
+    SELECT {HEADS}, o.attempts, o.verdict, o.view_id AS request_view,
            (SELECT array_agg(k.call_id) FROM call_ids k
             WHERE k.session_id = s.session_id AND k.call_id = ANY(CAST(:call_ids AS text[]))) AS taken
     FROM operations o JOIN role_contexts c USING (context_id) JOIN runs r ON r.run_id = c.run_id
@@ -57,7 +61,7 @@ LOCK_OPERATION = text("""
     WHERE o.operation_id = :operation_id
     FOR UPDATE OF s, r, c, o
 """)
-_OWN_COLUMNS = ("attempts", "verdict", "tokens", "cost", "taken")
+_OWN_COLUMNS = ("attempts", "verdict", "request_view", "taken")
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,7 @@ class OperationHeads:
     heads: Heads
     attempts: int
     verdict: dict[str, Any] | None
-    tokens: int
-    cost: Decimal | None
+    request_view: UUID | None
     taken: frozenset[str]
 
 
@@ -85,7 +88,7 @@ async def lock_operation(
     heads = Heads(**{name: found[name] for name in found if name not in _OWN_COLUMNS})
     _check_owner(heads, execution_no)
     taken = frozenset(found["taken"] or ())
-    return OperationHeads(heads, found["attempts"], found["verdict"], found["tokens"], found["cost"], taken)
+    return OperationHeads(heads, found["attempts"], found["verdict"], found["request_view"], taken)
 
 
 def _check_owner(heads: Heads, execution_no: int) -> None:

@@ -18,6 +18,7 @@ from context.policy import Release
 from storage.constraints import translated_constraints
 from storage.database import Database
 from storage.payloads import Keys, Payloads, Vault
+from storage.standing import Standings
 
 
 class FaultPlan:
@@ -35,6 +36,7 @@ class Store:
     payloads: Payloads
     faults: FaultPlan = field(default_factory=FaultPlan)
     releases: dict[UUID, Release] = field(default_factory=dict, repr=False, compare=False)  # immutable, read once
+    standings: Standings = field(default_factory=Standings, repr=False, compare=False)
 
     @classmethod
     def open(cls, url: str, keys: Keys, *, pool_size: int = 20, faults: FaultPlan | None = None) -> "Store":

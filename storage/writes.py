@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+import asyncpg
 from sqlalchemy import Column, Table, TextClause, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -15,6 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from storage.database import fetch_value
 
 DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]
+FEW = 2  # rows up to which single values are sent: an array costs the driver and the server more than its elements
+NOT_HELD = "AL001"  # what `must_hold` raises
 
 
 class WriteSet:
@@ -23,13 +26,18 @@ class WriteSet:
     def __init__(self) -> None:
         self._parts: list[str] = []
         self._binds: dict[str, Any] = {}
+        self._held: str | None = None
         self._ending = "SELECT 1"
 
     def insert(self, table: Table, rows: Sequence[Mapping[str, Any]], *, skip_existing: bool = False) -> None:
         """Insert rows, all with the same columns. `skip_existing` keeps a fact that is already there."""
         if not rows:
             return
-        tag, names = f"w{len(self._parts)}", tuple(rows[0])
+        tag, names, count = f"w{len(self._parts)}", tuple(rows[0]), len(rows)
+        if count <= FEW:
+            self._parts.append(f"{tag} AS ({_insert_few_sql(table, names, tag, count, skip_existing)})")
+            self._binds |= {f"{tag}_{at}_{name}": row[name] for at, row in enumerate(rows) for name in names}
+            return
         self._parts.append(f"{tag} AS ({_insert_sql(table, names, tag, skip_existing)})")
         for name in names:
             self._binds[f"{tag}_{name}"] = [row[name] for row in rows]
@@ -48,6 +56,14 @@ class WriteSet:
         self._ending = "SELECT pg_notify(:announce_channel, :announce_message)"
         self._binds |= {"announce_channel": channel, "announce_message": message}
 
+    def expect(self, held: str, **binds: Any) -> None:
+        """Write nothing at all unless `held`, a query that locks what it reads, finds a row; for `send_if_held`.
+
+        The main query asks for it, hence it is run, and its locks are taken, before any part writes.
+        """
+        self._held = held
+        self._binds |= binds
+
     def answer(self, query: str) -> None:
         """What `send` returns: one value, which may read what parts with a tag return."""
         self._ending = query
@@ -56,8 +72,28 @@ class WriteSet:
         """Send everything at once; returns the value asked for with `answer`."""
         if not self._parts:
             return None
-        statement = _statement(f"WITH {', '.join(self._parts)} {self._ending}")
-        return await fetch_value(connection, statement, **self._binds)
+        return await fetch_value(connection, _statement(self._sql()), **self._binds)
+
+    async def send_if_held(self, connection: AsyncConnection) -> bool:
+        """Send everything at once, as a commit of its own; False, and nothing is written, if it is not as expected.
+
+        A row that is there already says the same: somebody else has gone on.
+        """
+        try:
+            await self.send(connection)
+        except asyncpg.UniqueViolationError:
+            return False
+        except asyncpg.PostgresError as error:
+            if error.sqlstate != NOT_HELD:
+                raise
+            return False
+        return True
+
+    def _sql(self) -> str:
+        if self._held is None:
+            return f"WITH {', '.join(self._parts)} {self._ending}"
+        parts = f"held AS MATERIALIZED ({self._held}), {', '.join(self._parts)}"
+        return f"WITH {parts} {self._ending}, must_hold(EXISTS (SELECT 1 FROM held))"
 
 
 @lru_cache(maxsize=512)
@@ -65,14 +101,24 @@ def _statement(sql: str) -> TextClause:
     return text(sql)
 
 
+@lru_cache(maxsize=512)
+def _insert_few_sql(table: Table, names: tuple[str, ...], tag: str, count: int, skip_existing: bool) -> str:
+    kinds = {name: _kind(table.c[name]) for name in names}
+    rows = (", ".join(f"CAST(:{tag}_{at}_{name} AS {kinds[name]})" for name in names) for at in range(count))
+    return _insert_into(table, names, f"VALUES {', '.join(f'({row})' for row in rows)}", skip_existing)
+
+
 @lru_cache(maxsize=256)
 def _insert_sql(table: Table, names: tuple[str, ...], tag: str, skip_existing: bool) -> str:
-    arrays = ", ".join(_array(table.c[name], f"{tag}_{name}") for name in names)
+    arrays = ", ".join(f"CAST(:{tag}_{name} AS {_kind(table.c[name])}[])" for name in names)
+    return _insert_into(table, names, f"SELECT * FROM unnest({arrays})", skip_existing)
+
+
+def _insert_into(table: Table, names: tuple[str, ...], source: str, skip_existing: bool) -> str:
     columns = ", ".join(f'"{name}"' for name in names)
     ending = " ON CONFLICT DO NOTHING" if skip_existing else ""
-    return f'INSERT INTO "{table.name}" ({columns}) SELECT * FROM unnest({arrays}){ending}'
+    return f'INSERT INTO "{table.name}" ({columns}) {source}{ending}'
 
 
-def _array(column: Column[Any], bind: str) -> str:
-    kind = column.type.compile(dialect=DIALECT)
-    return f"CAST(:{bind} AS {kind}[])"
+def _kind(column: Column[Any]) -> str:
+    return str(column.type.compile(dialect=DIALECT))

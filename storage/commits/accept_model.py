@@ -5,22 +5,22 @@ pure (`context.operations.decide`) and is stored with it, so that a repeat finds
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
-
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.errors import AttemptSupersededError, CallIdsTakenError
 from context.ids import tool_operation_id
 from context.messages import safe_name
 from context.operations import Answer, CallTools, CutInsideCall, EmptyAnswer, Unusable
+from context.replies import Usage
 from context.steps import Acceptance, AcceptModel, Content, ModelVerdict, PlannedCall
 from storage.appending import Appender, ViewHead
-from storage.counting import ADD_USAGE, usage_numbers
+from storage.counting import ADD_USAGE, cost_after, usage_numbers
 from storage.event_log import EventLog
-from storage.heads import OperationHeads, lock_operation
+from storage.heads import Heads, lock_operation
 from storage.payloads import Sealed, distinct
+from storage.standing import Standing
 from storage.store import Store
 from storage.tables import call_ids, operations, payloads, tool_batches, view_items
 from storage.writes import WriteSet
@@ -45,6 +45,10 @@ MOVE_RUN = f"""
     UPDATE runs SET phase = :phase, event_head = :event_head, answer_record_id = coalesce(:answer_id, answer_record_id),
            {ADD_USAGE}
     WHERE run_id = :run_id
+"""
+AS_EXPECTED = """
+    o.attempts <= :attempt_no AND NOT EXISTS (
+      SELECT 1 FROM call_ids k WHERE k.session_id = s.session_id AND k.call_id = ANY(CAST(:call_ids AS text[])))
 """
 
 
@@ -83,6 +87,8 @@ async def accept_model(store: Store, request: AcceptModel) -> Acceptance:
     if ids must be given anew (SPEC A4).
     """
     sealed, ids = _seal(store, request), [one.call.call_id for one in request.calls]
+    if verdict := await _accepted_at_once(store, request, sealed, ids):
+        return Acceptance(verdict, may_go_on=True)
     async with store.transaction("accept_model") as connection:
         standing = await lock_operation(
             connection, request.operation_id, execution_no=request.execution_no, call_ids=ids
@@ -93,39 +99,67 @@ async def accept_model(store: Store, request: AcceptModel) -> Acceptance:
             raise AttemptSupersededError
         if standing.taken:
             raise CallIdsTakenError(standing.taken)
-        verdict = await _Writes(request, sealed, standing).commit(connection)
-        return Acceptance(verdict, may_go_on=not standing.heads.stopping)
+        answer = _Writes(request, sealed, standing.heads)
+        await answer.writes.send(connection)
+    if standing.request_view is not None:
+        store.standings.note(answer.leaves(standing.request_view))
+    return Acceptance(answer.verdict, may_go_on=not standing.heads.stopping)
+
+
+async def _accepted_at_once(
+    store: Store, request: AcceptModel, sealed: _SealedAnswer, ids: list[str]
+) -> ModelVerdict | None:
+    """The same in one statement, if nobody has touched the Run since its request was frozen here."""
+    known = store.standings.of(request.context_id, request.operation_id, request.execution_no)
+    if known is None:
+        return None
+    answer = _Writes(request, sealed, known.heads)
+    known.expect(answer.writes, request.operation_id, AS_EXPECTED)
+    answer.writes.bind(call_ids=ids)
+    async with store.single("accept_model") as connection:
+        if not await answer.writes.send_if_held(connection):
+            return None
+    store.standings.note(answer.leaves(known.request_view))
+    return answer.verdict
 
 
 class _Writes:
     """The writes of one acceptance."""
 
-    def __init__(self, request: AcceptModel, sealed: _SealedAnswer, standing: OperationHeads) -> None:
-        heads = standing.heads
+    def __init__(self, request: AcceptModel, sealed: _SealedAnswer, heads: Heads) -> None:
         self._request = request
         self._sealed = sealed
         self._heads = heads
-        self._standing = standing
-        self._writes = WriteSet()
+        self.writes = WriteSet()
         self._records = Appender(heads)
         self._events = EventLog(heads.run_id, heads.event_head)
         self._shown: list[dict[str, Any]] = []
+        self.verdict = _verdict(request, over_budget=self._is_over_budget())
+        self._collect(self.verdict)
 
-    async def commit(self, connection: AsyncConnection) -> ModelVerdict:
-        verdict = _verdict(self._request, over_budget=self._is_over_budget())
-        self._writes.insert(payloads, distinct(self._sealed.all), skip_existing=True)
+    def _collect(self, verdict: ModelVerdict) -> None:
+        self.writes.insert(payloads, distinct(self._sealed.all), skip_existing=True)
         is_fragment = verdict.kind == "unusable"
         record_id = self._record("fragment" if is_fragment else "assistant", "assistant", self._sealed.record)
         if self._request.calls:
-            self._batch(verdict)
+            self._batch()
         if self._sealed.feedback:
             self._record("feedback", "user", self._sealed.feedback)
-        self._settle(verdict, record_id)
+        self._settle(verdict)
         self._move_heads(verdict, record_id)
-        self._records.write(self._writes, self._view(), cause="accept_model")
-        self._events.write(self._writes)
-        await self._writes.send(connection)
-        return verdict
+        self._records.write(self.writes, self._view(), cause="accept_model")
+        self._events.write(self.writes)
+
+    def leaves(self, request_view: UUID) -> Standing:
+        """Where the Run stands once this is true; `request_view` is what the model was called with."""
+        heads, usage, cost = self._heads, self._request.reply.usage, self._request.cost
+        moved = replace(
+            self._records.moved(self._view()),
+            event_head=self._events.head,
+            used_tokens=heads.used_tokens + _total(usage),
+            cost=cost_after(heads.used_tokens, heads.cost, cost),
+        )
+        return Standing(moved, self._request.operation_id, request_view, len(self._request.calls))
 
     def _view(self) -> ViewHead:
         tokens = sum(row["tokens"] for row in self._shown)
@@ -135,9 +169,9 @@ class _Writes:
 
     def _is_over_budget(self) -> bool:
         """Whether this answer takes the Run over its token or cost limit (SPEC L5). Unknown cost is not over."""
-        request, usage = self._request, self._request.reply.usage
-        tokens = self._standing.tokens + (usage.input_tokens or 0) + (usage.output_tokens or 0)
-        cost = (self._standing.cost or 0) + (request.cost or 0)
+        request = self._request
+        tokens = self._heads.used_tokens + _total(request.reply.usage)
+        cost = (self._heads.cost or 0) + (request.cost or 0)
         over_tokens = request.max_total_tokens is not None and tokens >= request.max_total_tokens
         return over_tokens or (request.max_cost is not None and cost >= request.max_cost)
 
@@ -156,15 +190,15 @@ class _Writes:
             self._shown.append(row | {"payload_id": content.payload_id, "tokens": tokens})
         return record_id
 
-    def _batch(self, verdict: ModelVerdict) -> None:
+    def _batch(self) -> None:
         request, heads = self._request, self._heads
         batch = {"batch_id": request.operation_id, "run_id": heads.run_id, "context_id": heads.context_id}
-        self._writes.insert(tool_batches, [batch | {"size": len(request.calls)}])
+        self.writes.insert(tool_batches, [batch | {"size": len(request.calls)}])
         refusals = zip(request.calls, self._sealed.refusals, strict=True)
         rows = [self._call_row(ordinal, *one) for ordinal, one in enumerate(refusals)]
-        self._writes.insert(operations, rows)
+        self.writes.insert(operations, rows)
         ids = [{name: row[name] for name in ("session_id", "call_id", "operation_id")} for row in rows]
-        self._writes.insert(call_ids, ids)
+        self.writes.insert(call_ids, ids)
         self._events.add("tools_started", loop=request.loop, batch_id=request.operation_id, count=len(rows))
 
     def _call_row(self, ordinal: int, planned: PlannedCall, refusal: Sealed | None) -> dict[str, Any]:
@@ -177,8 +211,8 @@ class _Writes:
         operation = {"operation_id": tool_operation_id(request.operation_id, ordinal), "verdict": verdict}
         return operation | owner | place | call | state
 
-    def _settle(self, verdict: ModelVerdict, record_id: UUID) -> None:
-        self._writes.sql(
+    def _settle(self, verdict: ModelVerdict) -> None:
+        self.writes.sql(
             SETTLE_OPERATION,
             state="failed" if verdict.kind == "unusable" else "accepted",
             raw_id=self._sealed.raw.payload_id,
@@ -188,18 +222,22 @@ class _Writes:
             transforms=json.dumps(self._request.transforms) if self._request.transforms else None,
         )
         usage = self._request.reply.usage.model_dump_json()
-        self._writes.sql(SETTLE_ATTEMPT, usage=usage, attempt_no=self._request.attempt_no)
-        self._writes.bind(operation_id=self._request.operation_id)
+        self.writes.sql(SETTLE_ATTEMPT, usage=usage, attempt_no=self._request.attempt_no)
+        self.writes.bind(operation_id=self._request.operation_id)
 
     def _move_heads(self, verdict: ModelVerdict, record_id: UUID) -> None:
-        self._writes.insert(view_items, self._shown)
-        self._writes.sql(DELIVER)
-        self._writes.sql(
+        self.writes.insert(view_items, self._shown)
+        self.writes.sql(DELIVER)
+        self.writes.sql(
             MOVE_RUN,
             phase="running_tools" if verdict.kind == "tools" else "accepting",
             answer_id=record_id if verdict.kind == "answer" else None,
         )
-        self._writes.bind(run_id=self._heads.run_id, **usage_numbers(self._request.reply.usage, self._request.cost))
+        self.writes.bind(run_id=self._heads.run_id, **usage_numbers(self._request.reply.usage, self._request.cost))
+
+
+def _total(usage: Usage) -> int:
+    return (usage.input_tokens or 0) + (usage.output_tokens or 0)
 
 
 def _verdict(request: AcceptModel, *, over_budget: bool) -> ModelVerdict:

@@ -6,7 +6,7 @@ never been counted; the list that freezes a request only grows by what is new, s
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -29,6 +29,7 @@ from storage.measuring import Measuring
 from storage.opening import EpisodePlace, write_episode
 from storage.pruning_views import pruned
 from storage.session_views import note_observed
+from storage.standing import Standing
 from storage.store import Store
 from storage.tables import operations
 from storage.tool_results import SealedResult, sealed_result, write_result
@@ -82,6 +83,10 @@ CLAIM = """
     WHERE delivery_id = ANY(CAST(:claimed AS uuid[]))
 """
 
+AS_EXPECTED = """
+    NOT EXISTS (SELECT 1 FROM input_deliveries d WHERE d.run_id = r.run_id AND d.state = 'pending')
+"""
+
 NOTHING_NEW = PreparedRequest(cutoff=0, estimated=0, input_limit=0, supplements=0, nothing_new=True)
 
 
@@ -93,6 +98,8 @@ async def prepare_request(
     `settled` is the result of a batch of one call, which becomes fact together with its delivery.
     """
     sealed = sealed_result(store.payloads, settled) if settled else None
+    if sealed is not None and (prepared := await _prepared_at_once(store, request, terms, sealed)):
+        return prepared
     async with store.transaction("prepare_request") as connection:
         heads = await lock_heads(connection, request.context_id, execution_no=request.execution_no)
         found = await _gather(connection, request, heads, terms)
@@ -106,7 +113,38 @@ async def prepare_request(
         preparation = _Preparation(request, terms, heads, Measuring(store.payloads, connection, terms.counter))
         if fresh is not None:
             results = (preparation.settle(fresh),)
-        return await preparation.commit(results, _waiting(found["inputs"]), found["last_view_id"])
+        prepared = await preparation.collect(results, _waiting(found["inputs"]), found["last_view_id"])
+        await preparation.writes.send(connection)
+    if preparation.is_permit(prepared):
+        store.standings.note(preparation.leaves(prepared))
+    return prepared
+
+
+async def _prepared_at_once(
+    store: Store, request: PrepareRequest, terms: RequestTerms, only: SealedResult
+) -> PreparedRequest | None:
+    """The same in one statement, if nobody has touched the Run since the answer with this one call was stored here."""
+    known = store.standings.of(request.context_id, request.batch_id, request.execution_no)
+    if known is None or not _is_plain(request, terms, known, only):
+        return None
+    async with store.single("prepare_request") as connection:
+        measuring = Measuring(store.payloads, connection, terms.counter)
+        preparation = _Preparation(request, terms, known.heads, measuring)
+        results = (preparation.settle(only),)
+        prepared = await preparation.collect(results, (), known.request_view)
+        known.expect(preparation.writes, only.request.operation_id, AS_EXPECTED)
+        if not await preparation.writes.send_if_held(connection):
+            return None
+    store.standings.note(preparation.leaves(prepared))
+    return prepared
+
+
+def _is_plain(request: PrepareRequest, terms: RequestTerms, known: Standing, only: SealedResult) -> bool:
+    """Whether the result is all that is new, in the list that the model saw last, and no limit comes near."""
+    estimated = known.heads.view_tokens + only.message.tokens[only.request.estimator_id] + terms.beside
+    fits = isinstance(judge(estimated, terms.budget, protected=0), Fits)
+    is_same_list = known.batch_size == 1 and known.heads.view_id == known.request_view
+    return fits and is_same_list and not may_be_due(estimated, terms.compaction, request.asked)
 
 
 async def _gather(connection: AsyncConnection, request: PrepareRequest, heads: Heads, terms: RequestTerms) -> Any:
@@ -145,18 +183,18 @@ class _Preparation:
         self._base = ViewHead(heads.view_id, heads.view_length, heads.view_tokens)
         self._items: list[ViewItem] = []
         self._broken: str | None = None
-        self._writes = WriteSet()
+        self.writes = WriteSet()
         self._events = EventLog(heads.run_id, heads.event_head)
 
     def settle(self, result: SealedResult) -> Waiting:
         """Write the result of the one call with everything else."""
         request, message = result.request, result.message
-        write_result(self._writes, result)
+        write_result(self.writes, result)
         call: dict[str, Any] = {"call_id": request.call_id, "status": request.status}
         tokens = message.tokens[request.estimator_id]
         return Waiting(request.operation_id, message.payload_id, message.digest, tokens, **call)
 
-    async def commit(
+    async def collect(
         self, results: tuple[Waiting, ...], inputs: tuple[Waiting, ...], last_view_id: UUID | None
     ) -> PreparedRequest:
         if self._heads.view_id is None:
@@ -173,11 +211,27 @@ class _Preparation:
             weighed = await self._weigh()
         prepared = await self._judge(inputs, weighed)
         self._freeze(prepared, inputs, weighed)
-        self._measuring.write(self._writes)
-        self._records.write(self._writes, self._list(), cause="prepare_request")
-        self._events.write(self._writes)
-        await self._writes.send(self._measuring.connection)
+        self._measuring.write(self.writes)
+        self._records.write(self.writes, self._list(), cause="prepare_request")
+        self._events.write(self.writes)
         return prepared
+
+    @staticmethod
+    def is_permit(prepared: PreparedRequest) -> bool:
+        """Whether the model may be called now."""
+        return prepared.refused is None and prepared.compact is None
+
+    def leaves(self, prepared: PreparedRequest) -> Standing:
+        """Where the Run stands once this is true and the model may be called."""
+        view = self._extended()
+        assert view.view_id is not None
+        heads = replace(
+            self._records.moved(view),
+            loops=self._request.loop,
+            input_cutoff=prepared.cutoff,
+            event_head=self._events.head,
+        )
+        return Standing(heads, self._request.operation_id, view.view_id)
 
     async def _begin(self, inputs: tuple[Waiting, ...]) -> None:
         """A Run's first list: system message and history."""
@@ -186,9 +240,9 @@ class _Preparation:
         self._items += first.items
         view_id = derived(heads.context_id, "view", 1)
         self._base = ViewHead(view_id, 0, 0)
-        write_switch(self._writes, heads.context_id, first.switch(view_id))
+        write_switch(self.writes, heads.context_id, first.switch(view_id))
         names: dict[str, Any] = {"whole": terms.whole_session, "estimator_id": terms.counter.estimator_id}
-        await note_observed(self._measuring.connection, self._writes, heads, **names)
+        await note_observed(self._measuring.connection, self.writes, heads, **names)
 
     async def _check(self, results: tuple[Waiting, ...]) -> None:
         """A list that no request was made from yet is looked at as a whole; it never parts a call from its results.
@@ -223,8 +277,8 @@ class _Preparation:
 
     async def _write_early(self) -> None:
         """What is read from here on must find what was settled with this request."""
-        await self._writes.send(self._measuring.connection)
-        self._writes = WriteSet()
+        await self.writes.send(self._measuring.connection)
+        self.writes = WriteSet()
 
     async def _weigh(self) -> Weighed:
         """A trigger may have fired: old output is shown shorter where that helps, else a compaction may be due."""
@@ -243,7 +297,7 @@ class _Preparation:
         view_id = derived(self._request.operation_id, "view", "pruning")
         before = self._base
         write_switch(
-            self._writes,
+            self.writes,
             self._heads.context_id,
             Switch(view_id, "pruning", before.view_id, before.length, inherited=before.length),
         )
@@ -290,16 +344,20 @@ class _Preparation:
         """Extend the view by what is new."""
         base = self._base
         assert base.view_id is not None
-        write_items(self._writes, base.view_id, self._items, start=base.length)
+        write_items(self.writes, base.view_id, self._items, start=base.length)
+        return self._extended()
+
+    def _extended(self) -> ViewHead:
+        base = self._base
         return ViewHead(base.view_id, base.length + len(self._items), base.tokens + total_tokens(tuple(self._items)))
 
     def _freeze(self, prepared: PreparedRequest, inputs: tuple[Waiting, ...], weighed: Weighed) -> None:
         request = self._request
         if request.batch_id:
-            self._writes.sql(CONSUME, batch_id=request.batch_id)
+            self.writes.sql(CONSUME, batch_id=request.batch_id)
             self._events.add("tools_finished", loop=request.loop - 1, batch_id=request.batch_id)
         if inputs and not prepared.refused:
-            self._writes.sql(CLAIM, operation_id=request.operation_id, claimed=[one.delivery_id for one in inputs])
+            self.writes.sql(CLAIM, operation_id=request.operation_id, claimed=[one.delivery_id for one in inputs])
         if weighed.opening is not None:
             self._open(prepared, weighed.opening)
             return
@@ -307,15 +365,15 @@ class _Preparation:
         notes = (weighed.note,) if weighed.note else ()
         names: dict[str, Any] = {"notes": notes, "has_tools": self._has_tools, "broken": self._broken}
         frozen = Frozen(self._heads.run_id, request.operation_id, request.loop, prepared, transforms, **names)
-        self._writes.insert(operations, [self._operation_row(prepared) | frozen.state])
-        write_frozen(self._writes, self._events, frozen, self._terms)
+        self.writes.insert(operations, [self._operation_row(prepared) | frozen.state])
+        write_frozen(self.writes, self._events, frozen, self._terms)
 
     def _open(self, prepared: PreparedRequest, opening: Opening) -> None:
         """A compaction goes first; the list is frozen for it, the request is not (SPEC K1)."""
         request, heads = self._request, self._heads
         assert self._base.view_id is not None
         waiting = {"state": "prepared", "attempts": 0, "view_id": None, "view_length": None}
-        self._writes.insert(operations, [self._operation_row(prepared) | waiting])
+        self.writes.insert(operations, [self._operation_row(prepared) | waiting])
         place = EpisodePlace(
             session_id=heads.session_id,
             run_id=heads.run_id,
@@ -327,8 +385,8 @@ class _Preparation:
             estimated=prepared.estimated,
             estimator_id=self._terms.counter.estimator_id,
         )
-        write_episode(self._writes, self._events, place, opening)
-        move_run(self._writes, heads.run_id, phase="compacting", loop=request.loop, cutoff=prepared.cutoff)
+        write_episode(self.writes, self._events, place, opening)
+        move_run(self.writes, heads.run_id, phase="compacting", loop=request.loop, cutoff=prepared.cutoff)
 
     def _operation_row(self, prepared: PreparedRequest) -> dict[str, Any]:
         request, heads = self._request, self._heads
