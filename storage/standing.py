@@ -1,4 +1,4 @@
-"""Where a Run stood after the last commit of this process: what its next commit may go by (decision 0090).
+"""Where a Run stood after the last commit of this process: what its next commit may go by (decision 0089).
 
 A commit that finds everything as it is remembered here is one statement, which looks, locks and writes. That it is so
 is checked under the locks, by every column that a decision was made from; otherwise nothing is written, and the commit

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -12,8 +13,9 @@ from context.errors import AgentLoomError
 from context.ids import model_operation_id, tool_operation_id
 from context.messages import ChatMessage, ToolCall, message_bytes
 from context.operations import Answer, CallTools
-from context.replies import ModelReply
+from context.replies import ModelReply, Usage
 from context.steps import (
+    Acceptance,
     AcceptModel,
     BeginAttempt,
     Begun,
@@ -63,10 +65,16 @@ class Life:
     def tool(self, ordinal: int = 0) -> UUID:
         return tool_operation_id(self.operation_id, ordinal)
 
-    async def prepare(self, store: Store) -> PreparedRequest:
+    async def prepare(self, store: Store, settled: RecordToolResult | None = None) -> PreparedRequest:
         place = {"context_id": self.context_id, "operation_id": self.operation_id, "batch_id": self.batch_id}
         request = PrepareRequest(release_id=self.world.release_id, execution_no=1, loop=self.loop, **place)
-        return await prepare_request(store, request, TERMS)
+        return await prepare_request(store, request, TERMS, settled)
+
+    async def go_on(self, store: Store, *, says: str = "sunny") -> PreparedRequest:
+        """Prepare the next loop, with the result of the only call of this one."""
+        settled = self.result(0, attempt=None, says=says)
+        self.batch_id, self.loop = self.operation_id, self.loop + 1
+        return await self.prepare(store, settled)
 
     async def begin(self, store: Store, operation_id: UUID | None = None) -> Begun | Settled | Stopping:
         wire = HASH if operation_id is None else None
@@ -74,6 +82,18 @@ class Life:
 
     async def accept(self, store: Store, *names: str, attempt: int = 1) -> ModelVerdict:
         """Accept an answer that calls these tools, or an answer."""
+        return (await self.accepted(store, *names, attempt=attempt)).verdict
+
+    async def accepted(
+        self,
+        store: Store,
+        *names: str,
+        attempt: int = 1,
+        usage: Usage | None = None,
+        cost: Decimal | None = None,
+        execution_no: int = 1,
+    ) -> Acceptance:
+        """The same, with what else is said of it."""
         calls = tuple(
             ToolCall(call_id=f"{self.operation_id}/{n}", name=name, arguments="{}") for n, name in enumerate(names)
         )
@@ -82,22 +102,26 @@ class Life:
         request = AcceptModel(
             context_id=self.context_id,
             operation_id=self.operation_id,
-            execution_no=1,
+            execution_no=execution_no,
             attempt_no=attempt,
             request_hash=HASH,
             loop=self.loop,
             decision=CallTools() if calls else Answer(),
-            reply=ModelReply(finish_reason="stop"),
+            reply=ModelReply(finish_reason="stop", usage=usage or Usage()),
+            cost=cost,
             raw=Content(b"raw"),
             record=counted(message),
             estimator_id=COUNTER.estimator_id,
             calls=tuple(PlannedCall(call, "side_effect", plan) for call, plan in zip(calls, plans, strict=True)),
         )
-        return (await accept_model(store, request)).verdict
+        return await accept_model(store, request)
 
     async def record(self, store: Store, *, ordinal: int = 0, attempt: int = 1, says: str = "sunny") -> bool:
+        return await record_tool_result(store, self.result(ordinal, attempt=attempt, says=says))
+
+    def result(self, ordinal: int, *, attempt: int | None, says: str) -> RecordToolResult:
         message = ChatMessage(role="tool", content=says, tool_call_id=f"{self.operation_id}/{ordinal}")
-        request = RecordToolResult(
+        return RecordToolResult(
             operation_id=self.tool(ordinal),
             call_id=f"{self.operation_id}/{ordinal}",
             execution_no=1,
@@ -108,7 +132,6 @@ class Life:
             message=counted(message),
             estimator_id=COUNTER.estimator_id,
         )
-        return await record_tool_result(store, request)
 
     async def finish(self, store: Store, status: Any = "succeeded", reason: str = "answered") -> Any:
         return await finish_run(store, FinishRun(run_id=self.run_id, execution_no=1, status=status, end_reason=reason))
