@@ -19,10 +19,9 @@ from sqlalchemy import text
 
 from benchmarks.ground import Servers, real_servers
 from benchmarks.long_run import stored_bytes
-from context.steps import OpenRun, PreparedRequest, PrepareRequest, RequestTerms
+from context.steps import OpenRun, RequestTerms
 from storage.commits.create_session import CreateSession, create_session
 from storage.commits.open_run import open_run
-from storage.commits.prepare_request import prepare_request
 from storage.requests import Requests
 from storage.store import Store
 from tests.integration.commits.life import Life
@@ -44,11 +43,6 @@ class Player(Life):
     """A Run played with these terms."""
 
     terms: RequestTerms = WIDE
-
-    async def prepare(self, store: Store) -> PreparedRequest:
-        place = {"context_id": self.context_id, "operation_id": self.operation_id, "batch_id": self.batch_id}
-        request = PrepareRequest(release_id=self.world.release_id, execution_no=1, loop=self.loop, **place)
-        return await prepare_request(store, request, self.terms)
 
     async def step(self, store: Store) -> None:
         """The model asks for a tool, and has its result."""

@@ -26,6 +26,7 @@ from context.steps import (
     PreparedRequest,
     PrepareRequest,
     RecordToolResult,
+    RequestTerms,
     Settled,
     Stopping,
     ToolPlan,
@@ -57,6 +58,7 @@ class Life:
     context_id: UUID = NOT_YET
     loop: int = 1
     batch_id: UUID | None = None
+    terms: RequestTerms = TERMS
 
     @property
     def operation_id(self) -> UUID:
@@ -68,7 +70,7 @@ class Life:
     async def prepare(self, store: Store, settled: RecordToolResult | None = None) -> PreparedRequest:
         place = {"context_id": self.context_id, "operation_id": self.operation_id, "batch_id": self.batch_id}
         request = PrepareRequest(release_id=self.world.release_id, execution_no=1, loop=self.loop, **place)
-        return await prepare_request(store, request, TERMS, settled)
+        return await prepare_request(store, request, self.terms, settled)
 
     async def go_on(self, store: Store, *, says: str = "sunny") -> PreparedRequest:
         """Prepare the next loop, with the result of the only call of this one."""
