@@ -39,6 +39,8 @@ class ModelReply(BaseModel):
 
     content: str | None = None
     reasoning_content: str | None = None
+    refused: bool = False
+    """The provider marked the text, or a part of it, as the model's refusal."""
     calls: tuple[ReplyCall, ...] = ()
     finish_reason: FinishReason
     provider_finish_reason: str | None = None

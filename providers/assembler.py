@@ -101,6 +101,7 @@ class ReplyAssembler:
         return ModelReply(
             content=self._clean(self._text()) or None,
             reasoning_content=self._clean("".join(self._reasoning)) or None,
+            refused=bool(self._refusal),
             calls=tuple(self._clean_call(call) for call in self._slots.calls()),
             finish_reason=finish,
             provider_finish_reason=self._clean(self._finish or "") or None,

@@ -19,11 +19,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from context.errors import AgentLoomError, UnavailableError
 
-# SQLSTATE classes and codes that mean "not now": connection, operator intervention (starting up, shutting down),
-# lock_timeout, deadlock, too many connections.
+# SQLSTATE classes and codes that mean "not now", since they clear without a change of ours: connection, resources
+# (disk, memory, connections), operator intervention (starting up, shutting down, a cancelled statement), system; then
+# a server that is not the primary (yet), time limits of a transaction, serialisation, deadlock, lock_timeout.
 DIALECT = PGDialect_asyncpg()  # type: ignore[no-untyped-call]
 AT_ONE_MOMENT: dict[str, Any] = {"isolation": "repeatable_read", "readonly": True}
-AWAY = ("08", "57P", "55P03", "40P01", "53300")
+AWAY = ("08", "53", "57", "58", "25006", "25P03", "25P04", "40001", "40P01", "55P03")
 
 
 def async_url(url: str) -> str:
@@ -86,7 +87,12 @@ class Database:
         """A connection on which each statement stands alone."""
         async with translated_errors(), AsyncExitStack() as closing:
             connection = await self._living(closing)
-            yield connection
+            try:
+                yield connection
+            except asyncpg.ReadOnlySQLTransactionError:
+                # It leads to a server that was replaced as the primary, and would for as long as it is in the pool.
+                driver_of(connection).terminate()
+                raise
 
     async def _living(self, closing: AsyncExitStack) -> AsyncConnection:
         """A connection from the pool. Statements go past SQLAlchemy, so it does not see which ones were closed."""
@@ -133,6 +139,8 @@ async def translated_errors() -> AsyncIterator[None]:
     try:
         yield
     except (OSError, PoolTimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError):
+        raise UnavailableError from None
+    except asyncpg.InvalidCachedStatementError:  # the schema was migrated meanwhile; the driver prepares anew
         raise UnavailableError from None
     except asyncpg.IntegrityConstraintViolationError:
         raise  # its name becomes a domain error in `constraints`

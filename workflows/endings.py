@@ -101,6 +101,16 @@ NO_ROOM_FOR_A_BLOCK = (
     " max_output_tokens (context.summary_model, else model), or lower context.summary_target_tokens."
 )
 
+NO_SUMMARY = {
+    "empty": "The model that summarises answered without a summary, perhaps with nothing but reasoning up to its output"
+    " limit; name another one as context.summary_model, or raise context.summary_target_tokens, and publish the agent"
+    " again.",
+    "too_many_calls": "It would have taken more calls than context.max_compaction_calls allows; raise that, or give the"
+    " model that summarises a larger window, and publish the agent again.",
+    "lost": "Its workflow was ended from outside AgentLoom; resume the run.",
+}
+"""What to do next, by reasons that only a compaction has."""
+
 
 def not_compacted(verdict: CompactionVerdict) -> Ending:
     """A compaction that the request needed came to no summary (SPEC K8), or used up the budget (SPEC L5)."""
@@ -110,7 +120,7 @@ def not_compacted(verdict: CompactionVerdict) -> Ending:
     ending = because(CompactionFailedError, reason=reason)
     if verdict.code == ConfigurationInvalidError.code:
         return replace(ending, code=verdict.code, message=NO_ROOM_FOR_A_BLOCK)
-    return replace(ending, message=" ".join(filter(None, (ending.message, ADVICE.get(reason)))))
+    return replace(ending, message=" ".join(filter(None, (ending.message, (NO_SUMMARY | ADVICE).get(reason)))))
 
 
 def broken_down(error: BaseException) -> Ending:

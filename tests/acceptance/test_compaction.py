@@ -132,15 +132,26 @@ async def test_a_count_of_steps_can_be_the_trigger(world: RunWorld) -> None:
     assert [is_summary(request) for request in world.model.requests].count(True) == 1
 
 
-async def test_a_summary_that_says_nothing_fails_the_run_and_leaves_the_view_alone(world: RunWorld) -> None:
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        ("  ", "context.summary_model"),
+        (replies.text("<think>They want a summ", finish_reason="length"), "context.summary_model"),
+        (replies.deltas_reply([{"refusal": "I can't help with that."}]), "withheld"),
+    ],
+)
+async def test_a_summary_that_says_nothing_fails_the_run_and_leaves_the_view_alone(
+    world: RunWorld, said: replies.Reply | str, advice: str
+) -> None:
     """SPEC K8: COMPACTION_FAILED; the old view stands, and a resume can go on from it."""
     await world.publish(tools=["repeat"], **SMALL)
     call = replies.calls(("repeat", {"text": "z", "times": 1_200}))
-    script = lambda request: "  " if is_summary(request) else call  # noqa: E731
+    script = lambda request: said if is_summary(request) else call  # noqa: E731
     world.model.add(*[script] * 9)
     run = await world.ask()
     assert (run["status"], run["end_reason"]) == ("failed", "compaction_failed")
     assert run["error"]["code"] == "COMPACTION_FAILED"
+    assert advice in run["error"]["message"]
     assert [is_summary(request) for request in world.model.requests].count(True) == 1
 
 

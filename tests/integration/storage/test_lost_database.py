@@ -96,6 +96,70 @@ async def test_two_that_wait_for_each_other_are_told_to_send_again(store: Store,
     assert [type(result) for result in results if result] == [UnavailableError]
 
 
+@pytest.mark.parametrize(
+    "state",
+    [
+        pytest.param("25006", id="not the primary yet"),
+        pytest.param("25P03", id="idle for too long"),
+        pytest.param("40001", id="not serialisable"),
+        pytest.param("53100", id="disk full"),
+        pytest.param("53200", id="out of memory"),
+        pytest.param("57014", id="cancelled by an operator"),
+        pytest.param("58030", id="disk broken"),
+    ],
+)
+async def test_what_an_operator_has_to_mend_is_no_failure_of_a_run(store: Store, state: str) -> None:
+    """R8: it clears without us, so whoever holds a result waits with it instead of calling again."""
+    raised = text(f"DO $$ BEGIN RAISE EXCEPTION 'MARK-3' USING ERRCODE = '{state}'; END $$")
+    for statement in (lambda connection: connection.execute(raised), lambda connection: fetch_all(connection, raised)):
+        with pytest.raises(UnavailableError) as lost:
+            async with store.transaction("probe") as connection:
+                await statement(connection)
+        assert lost.value.__cause__ is None
+
+
+async def test_a_statement_of_an_older_schema_is_sent_again(store: Store, database_url: str) -> None:
+    """R8: a migration beside a running process; what it had prepared is forgotten with the first refusal."""
+    other = Store.open(database_url, KEYS)
+    asked = text("SELECT * FROM changing")
+
+    async def ask() -> int:
+        async with store.transaction("probe") as connection:
+            return len(await fetch_all(connection, asked))
+
+    async def change(statement: str) -> None:
+        async with other.transaction("probe") as connection:
+            await connection.execute(text(statement))
+
+    await change("CREATE TABLE changing AS SELECT 1 AS one")
+    assert await ask() == 1
+    await change("ALTER TABLE changing ADD COLUMN two text")
+    with pytest.raises(UnavailableError):
+        await ask()
+    assert await ask() == 1
+    await other.aclose()
+
+
+async def test_a_connection_to_a_replaced_primary_is_given_up(store: Store, world: World, database_url: str) -> None:
+    """R8: it would stay read-only for ever; the next try connects anew, to what is the primary then."""
+    other = Store.open(database_url, KEYS)
+
+    async def set_read_only(value: str) -> None:
+        async with other.reading() as connection:
+            await connection.execute(text("SET default_transaction_read_only = off"))
+            name = (await fetch_all(connection, text("SELECT current_database() AS name")))[0]["name"]
+            await connection.execute(text(f'ALTER DATABASE "{name}" SET default_transaction_read_only = {value}'))
+
+    await set_read_only("on")
+    await _terminate_others(other)
+    for _ in range(3):
+        with pytest.raises(UnavailableError):
+            await say(store, world, "q", client_key="key")
+    await set_read_only("off")
+    assert (await say(store, world, "q", client_key="key")).input_seq == 1
+    await other.aclose()
+
+
 async def test_a_wrong_statement_is_not_taken_for_a_lost_database(store: Store) -> None:
     with pytest.raises(Exception, match="does_not_exist") as wrong:
         async with store.transaction("probe") as connection:

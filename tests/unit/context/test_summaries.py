@@ -1,5 +1,6 @@
 """What the summarising model is asked, and what counts as its answer."""
 
+import time
 from typing import Any
 
 import pytest
@@ -37,9 +38,60 @@ def test_an_empty_answer_is_no_summary(answer: ModelReply) -> None:
     assert read_summary(answer) == NoSummary("empty")
 
 
-def test_a_filtered_answer_is_no_summary() -> None:
-    """SPEC K8, L1."""
+def test_a_withheld_answer_is_no_summary() -> None:
+    """SPEC K8, L1: neither half an answer that was filtered nor the words of a refusal."""
     assert read_summary(reply("half", finish_reason="content_filter")) == NoSummary("content_filtered")
+    assert read_summary(reply("I can't help with that.", refused=True)) == NoSummary("content_filtered")
+
+
+@pytest.mark.parametrize(
+    "thought",
+    [
+        "<think>The user wants a summary. I should list",
+        "<think>\nThe user wants it.\n</think>\n\n",
+        "\n<thinking>first</thinking> <thought>then</thought>",
+        "The user wants it.\n</think>\n",
+        "<Reasoning>The user wants it.</REASONING>",
+    ],
+)
+def test_reasoning_between_tags_in_the_text_is_no_summary(thought: str) -> None:
+    """SPEC K8: servers without a reasoning parser send it as content; an unclosed tag means that nothing else came."""
+    assert read_summary(reply(thought)) == NoSummary("empty")
+    assert read_summary(reply(thought, finish_reason="length")) == NoSummary("empty")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<think>plan</think>\n\nGoals: kept.",
+        "plan\n</think>\n\nGoals: kept.",
+        "<think>one</think><think>two</think>Goals: kept.",
+    ],
+)
+def test_what_follows_reasoning_in_the_text_is_the_summary(text: str) -> None:
+    """SPEC K8."""
+    assert read_summary(reply(text)) == Summary("Goals: kept.", truncated=False)
+
+
+@pytest.mark.parametrize(
+    "text", ["The parser took <think> for text.", "It failed on </think> again.", "<thinker> is a class.", "a </think>"]
+)
+def test_a_summary_that_speaks_of_such_tags_stays_whole(text: str) -> None:
+    """SPEC K13: only what stands before the summary is cut off."""
+    assert read_summary(reply(text)) == Summary(text, truncated=False)
+
+
+def test_four_times_as_many_tags_take_about_four_times_as_long() -> None:
+    """SPEC B4: no answer makes reading it super-linear."""
+
+    def processor_time(times: int) -> float:
+        text = "<think>x</think>" * times + "\n" + " " * times + "<think>" * times + "\n</think" * times
+        started = time.process_time()
+        assert read_summary(reply(text)) == NoSummary("empty")
+        return time.process_time() - started
+
+    quarter = min(processor_time(25_000) for _ in range(3))
+    assert processor_time(100_000) < 10 * quarter + 0.02  # sixteen times, if it grew with the square
 
 
 def test_an_answer_at_the_output_limit_is_a_truncated_summary() -> None:

@@ -228,9 +228,11 @@ def test_reasoning_is_kept_under_either_name_and_once() -> None:
     assert reply.reasoning_content == "abc"
 
 
-def test_a_refusal_is_the_models_text() -> None:
+def test_a_refusal_is_the_models_text_and_called_one() -> None:
     """SPEC L1: never a blank success."""
-    assert streamed({"refusal": "I can't "}, {"refusal": "do that."}, finish="stop").content == "I can't do that."
+    refusal = streamed({"refusal": "I can't "}, {"refusal": "do that."}, finish="stop")
+    assert (refusal.content, refusal.refused) == ("I can't do that.", True)
+    assert not streamed({"content": "I can do that.", "refusal": None}, finish="stop").refused
 
 
 def test_content_in_parts_is_joined() -> None:
