@@ -10,9 +10,12 @@ from context.messages import ChatMessage, ToolCall, message_bytes
 from context.operations import (
     CUT_CALL,
     EMPTY_ANSWER,
+    UNREADABLE_CALL,
     CallTools,
     CutInsideCall,
+    Decision,
     EmptyAnswer,
+    UnreadableCall,
     assistant_message,
     decide,
     not_executed,
@@ -44,10 +47,9 @@ async def accepted_answer(
     decision = decide(answer.reply)
     message = assistant_message(answer.reply, request.operation_id, taken)
     calls: list[PlannedCall] = []
-    if isinstance(decision, CallTools | CutInsideCall):
-        cut = isinstance(decision, CutInsideCall)
-        calls = [await _planned(kit, request, at, call, cut=cut) for at, call in enumerate(message.tool_calls)]
-    feedback = ChatMessage(role="user", content=EMPTY_ANSWER) if isinstance(decision, EmptyAnswer) else None
+    if isinstance(decision, CallTools | CutInsideCall | UnreadableCall):
+        calls = [await _planned(kit, request, at, call, decision) for at, call in enumerate(message.tool_calls)]
+    feedback = _feedback(decision, has_calls=bool(calls))
     return AcceptModel(
         context_id=request.context_id,
         operation_id=request.operation_id,
@@ -86,10 +88,21 @@ def open_calls(request: "FrozenRequest", accepted: AcceptModel) -> tuple[ToolCal
     )
 
 
-async def _planned(kit: Kit, request: "FrozenRequest", ordinal: int, call: ToolCall, *, cut: bool) -> PlannedCall:
-    if cut:
+def _feedback(decision: Decision, *, has_calls: bool) -> ChatMessage | None:
+    """What the model is told where no result of a call tells it."""
+    match decision:
+        case EmptyAnswer():
+            return ChatMessage(role="user", content=EMPTY_ANSWER)
+        case UnreadableCall() if not has_calls:
+            return ChatMessage(role="user", content=UNREADABLE_CALL)
+    return None
+
+
+async def _planned(kit: Kit, request: "FrozenRequest", ordinal: int, call: ToolCall, decision: Decision) -> PlannedCall:
+    if not isinstance(decision, CallTools):
         known = kit.tools.known(call.name)
-        refusal = not_executed(call, CUT_CALL, "not_executed")
+        words = CUT_CALL if isinstance(decision, CutInsideCall) else UNREADABLE_CALL
+        refusal = not_executed(call, words, "not_executed")
         return await _refused(kit, call, known.effect if known else "side_effect", refusal)
     verdict = kit.tools.check(call.name, call.arguments)
     if not isinstance(verdict, ToolAccepted):

@@ -17,6 +17,10 @@ OperationState = Literal[
 ORDINARY_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 EMPTY_ANSWER = "[AgentLoom] Your last answer had neither text nor a tool call. Answer the user, or call a tool."
+UNREADABLE_CALL = (
+    "[AgentLoom] Not executed: the provider could not read the tool call in your last answer. Make the call again, with"
+    " a JSON object as its arguments."
+)
 CUT_CALL = "Not executed: your answer was cut at the output limit, so this call may be incomplete. Ask again, shorter."
 
 
@@ -41,21 +45,28 @@ class CutInsideCall:
 
 
 @dataclass(frozen=True)
+class UnreadableCall:
+    """The provider says that a call could not be read: nothing of the answer is executed, the model is told."""
+
+
+@dataclass(frozen=True)
 class Unusable:
     """No answer can come of this; the Run fails with this `end_reason`, the text kept as a marked fragment."""
 
     end_reason: Literal["output_cut", "content_filtered"]
 
 
-Decision = CallTools | Answer | EmptyAnswer | CutInsideCall | Unusable
+Decision = CallTools | Answer | EmptyAnswer | CutInsideCall | UnreadableCall | Unusable
 
 
 def decide(reply: ModelReply) -> Decision:
-    """What follows from a complete answer. Calls decide before the provider's finish reason does (SPEC L1)."""
+    """What follows from a complete answer. Unless the provider says that it fell short, calls decide (SPEC L1)."""
     if reply.finish_reason == "content_filter":
         return Unusable("content_filtered")
     if reply.finish_reason == "length":
         return CutInsideCall() if reply.calls else Unusable("output_cut")
+    if reply.finish_reason == "malformed_call":
+        return UnreadableCall()
     if reply.calls:
         return CallTools()
     return Answer() if (reply.content or "").strip() else EmptyAnswer()

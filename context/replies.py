@@ -4,7 +4,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "other"]
+FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "malformed_call", "other"]
+"""How an answer ended; `malformed_call`: the provider could not read the call that the model wrote."""
 
 
 class Usage(BaseModel):

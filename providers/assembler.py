@@ -13,33 +13,16 @@ from typing import Any
 from context.errors import ModelCallError
 from context.messages import without_lone_surrogates
 from context.replies import FinishReason, ModelReply, ReplyCall, Usage
+from providers import finish_reasons
 from providers.call_slots import CallSlots
 from providers.errors import IncompleteAnswerError, MalformedAnswerError, classify_embedded
+from providers.failure_shapes import reported_failure, says_something
 from providers.usage import read_usage
 
 DONE = "[DONE]"
 
 _DECODER = json.JSONDecoder()
 _BLANKS = re.compile(r"\s*")
-
-_FINISH_REASONS: dict[str, FinishReason] = {
-    "stop": "stop",
-    "end": "stop",
-    "eos": "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "tool_calls": "tool_calls",
-    "tool_use": "tool_calls",
-    "function_call": "tool_calls",
-    "length": "length",
-    "max_tokens": "length",
-    "model_length": "length",
-    "content_filter": "content_filter",
-    "safety": "content_filter",
-    "sensitive": "content_filter",
-}
-# Reasons by which servers say that they broke down: DeepSeek, gateways, vLLM.
-_BREAKDOWNS = frozenset({"error", "insufficient_system_resource", "abort", "network_error"})
 
 
 class ReplyAssembler:
@@ -69,15 +52,21 @@ class ReplyAssembler:
         """Whether the answer may be taken as a whole."""
         return self._finish is not None or (self.is_done and self.has_output)
 
-    def take_event(self, data: str) -> None:
-        """One event of a stream. Raises ModelCallError: malformed, or what the server reported."""
+    def take_event(self, data: str, *, is_error: bool = False) -> None:
+        """One event of a stream. Raises ModelCallError: malformed, or what the server reported (`is_error`: only that).
+
+        Once the answer may be whole, what is no document says nothing any more.
+        """
         text = data.strip()
         if not text or self.is_done:
             return
-        body = text.removesuffix(DONE).rstrip()
-        for document in _documents(body) if body else []:
+        if is_error:
+            raise classify_embedded(_document_or_text(text))
+        body, self.is_done = _without_done(text)
+        if self.is_complete and body[:1] != "{":
+            return
+        for document in _documents(body):
             self._take_document(document)
-        self.is_done = body != text
 
     def take_body(self, text: str) -> None:
         """A whole answer from a server that does not stream."""
@@ -91,7 +80,9 @@ class ReplyAssembler:
         """The complete answer. Raises IncompleteAnswerError if it isn't, MalformedAnswerError if there is none."""
         if not self.is_complete:
             raise MalformedAnswerError if self.is_done else IncompleteAnswerError
-        return self._build(_finish_reason(self._finish, has_calls=bool(self._slots), has_text=bool(self._text())))
+        return self._build(
+            finish_reasons.finish_reason(self._finish, has_calls=bool(self._slots), has_text=bool(self._text()))
+        )
 
     def fragment(self) -> ModelReply | None:
         """What has come so far, for the record of a failed attempt; None if nothing has."""
@@ -126,41 +117,42 @@ class ReplyAssembler:
     def _take_document(self, document: object) -> None:
         if not isinstance(document, dict):
             raise MalformedAnswerError
-        if document.get("error"):
-            raise classify_embedded(document)
+        if (failure := reported_failure(document, is_complete=self.is_complete)) is not None:
+            raise classify_embedded(failure)
         self._model = _text_of(document.get("model")) or self._model
         self._id = _text_of(document.get("id")) or self._id
         self._take_usage(document)
-        choices = document.get("choices")
+        choices, is_first = document.get("choices"), not self.has_output
         for choice in choices if isinstance(choices, list) else []:
-            self._take_choice(choice)
+            self._take_choice(choice, is_first=is_first)
 
     def _take_usage(self, place: dict[str, Any]) -> None:
         """Usage stands in the document, in its choice (Moonshot), or under a name of the server's own (Groq)."""
         for value in (place.get("usage"), *(place[key].get("usage") for key in ("x_groq",) if _is_group(place, key))):
             self.usage = read_usage(value, before=self.usage)
 
-    def _take_choice(self, choice: object) -> None:
+    def _take_choice(self, choice: object, *, is_first: bool) -> None:
+        """One choice; `is_first`: nothing was said before its document. Some servers give text and calls one each."""
         if not isinstance(choice, dict):
             raise MalformedAnswerError
         if choice.get("index") not in (None, 0, "0"):
             return
-        if choice.get("error"):
+        if says_something(choice.get("error")):
             raise classify_embedded(choice)
         self._take_usage(choice)
         delta, message = choice.get("delta"), choice.get("message")
         if isinstance(delta, dict):
             self._take_delta(delta, add_call=self._slots.add)
-        elif isinstance(message, dict) and not self.has_output:  # after deltas a message only repeats them
+        elif isinstance(message, dict) and is_first:  # after deltas a message only repeats them
             self._take_delta(message, add_call=self._slots.add_whole)
         self._take_finish(choice.get("finish_reason"))
 
     def _take_finish(self, reason: object) -> None:
-        if not isinstance(reason, str) or not reason:
+        if not isinstance(reason, str) or not finish_reasons.is_reason(reason):
             return
-        if reason.lower() in _BREAKDOWNS:
+        if finish_reasons.meaning_of(reason) == "breakdown":
             raise ModelCallError("model_unavailable", retryable=True, status=200)
-        self._finish = reason
+        self._finish = finish_reasons.later_reason(self._finish, reason)
 
     def _take_delta(self, delta: dict[str, Any], *, add_call: Callable[[object], None]) -> None:
         self._take_content(delta.get("content"))
@@ -191,8 +183,10 @@ class ReplyAssembler:
         """Content in parts, as some servers send it."""
         if isinstance(part, str):
             self._take_content(part)
-        elif isinstance(part, dict) and isinstance(part.get("text"), str):
+        elif isinstance(part, dict) and isinstance(part.get("text"), str | None) and "text" in part:
             self._take_content(part["text"])
+        elif isinstance(part, dict) and part.get("type") == "refusal":
+            self._refusal.append(_text_of(part.get("refusal")) or "")
         elif isinstance(part, dict) and part.get("type") == "thinking":
             self._reasoning.append(_thinking(part.get("thinking")))
         else:
@@ -208,6 +202,20 @@ def _thinking(value: object) -> str:
         return value
     parts = value if isinstance(value, list) else []
     return "".join(part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))
+
+
+def _without_done(text: str) -> tuple[str, bool]:
+    """The event without the mark that nothing follows, and whether it had one; some quote it, or write it small."""
+    if text.strip('"').upper() == DONE:
+        return "", True
+    return text.removesuffix(DONE).rstrip(), text.endswith(DONE)
+
+
+def _document_or_text(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _documents(text: str) -> list[object]:
@@ -229,13 +237,6 @@ def _parsed(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         raise MalformedAnswerError from None
-
-
-def _finish_reason(reason: str | None, *, has_calls: bool, has_text: bool) -> FinishReason:
-    meant = _FINISH_REASONS.get(reason.lower(), "other") if reason else "stop"
-    if has_calls and meant == "stop":
-        return "tool_calls"
-    return "stop" if meant == "tool_calls" and not has_calls and has_text else meant
 
 
 def _text_of(value: object) -> str | None:

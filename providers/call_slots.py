@@ -17,6 +17,7 @@ MAX_CALLS = 1_024
 """More calls than this in one answer are no answer: nobody means them, and each would be stored and run."""
 
 _LONGEST_INDEX = 9
+_PLACEHOLDER = "{}"
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +35,19 @@ class _Slot:
     @property
     def arguments(self) -> str:
         return "".join(self.pieces)
+
+    def take(self, piece: str) -> None:
+        """Add to the arguments, unless they are whole: an empty object before others stood for none yet, and the same
+        object once more is a repetition.
+        """
+        whole = self.arguments.strip() if self.is_complete and piece.lstrip()[:1] == "{" else None
+        if whole is None:
+            self.append(piece)
+        elif whole == _PLACEHOLDER:
+            self.pieces, self.is_complete, self._scan = [], False, ObjectScan()
+            self.append(piece)
+        elif whole != piece.strip():
+            self.append(piece)
 
     def append(self, piece: str) -> None:
         """Add to the arguments. They are parsed when their last bracket closes, so hardly ever twice."""
@@ -80,7 +94,7 @@ class CallSlots:
         slot.id = slot.id or piece.id
         self._take_name(slot, piece)
         if piece.arguments:
-            slot.append(piece.arguments)
+            slot.take(piece.arguments)
         if slot.is_complete:
             self._unfinished.discard(slot)
         else:
@@ -150,12 +164,20 @@ class CallSlots:
 
 def _begins_another(slot: _Slot, piece: _Piece) -> bool:
     """Whether a piece that points to this call by index or id is the beginning of another one all the same."""
+    if slot.is_complete and _is_same(slot, piece) and slot.arguments.strip() in (_PLACEHOLDER, piece.arguments.strip()):
+        return False
     other_id = piece.id is not None and slot.id is not None and piece.id != slot.id
     if other_id and piece.name:
         return piece.name != slot.name or not slot.pieces or slot.is_complete
     if piece.name and slot.name and piece.arguments and slot.is_complete:
         return True
     return bool(piece.name and slot.name and piece.name != slot.name and slot.is_complete)
+
+
+def _is_same(slot: _Slot, piece: _Piece) -> bool:
+    """Whether index, id and name all say that it is this call."""
+    known = piece.index is not None and piece.id is not None
+    return known and (piece.index, piece.id, piece.name) == (slot.index, slot.id, slot.name)
 
 
 def _read(delta: object) -> _Piece:

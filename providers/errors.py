@@ -112,9 +112,16 @@ def classify_embedded(error: object, *, status: int = 200) -> ModelCallError:
     """The error of an error object inside a body or stream that began as a success (SPEC L1)."""
     complaint = failure_shapes.complaint_of(error)
     embedded = complaint.embedded_status
-    meant = embedded or (400 if failure_shapes.is_callers_fault(complaint) else 500)
+    meant = embedded or _meant_status(complaint)
     verdict = _verdict(meant, complaint, None)
     return ModelCallError(verdict.reason, retryable=verdict.retryable, status=embedded or status)
+
+
+def _meant_status(complaint: Complaint) -> int:
+    """The status that an error without one would have had."""
+    if failure_shapes.is_callers_fault(complaint):
+        return 400
+    return 429 if failure_shapes.is_throttled(complaint) else 500
 
 
 def encoded(status: int) -> ModelCallError:
@@ -151,7 +158,10 @@ def _verdict(status: int, complaint: Complaint, retry_after_s: float | None) -> 
         return ModelCallError("model_quota", retryable=False, status=status)
     if status < 500 and failure_shapes.is_refused_content(complaint):
         return ModelCallError("content_filtered", retryable=False, status=status)
-    if status in (401, 403) or failure_shapes.is_auth(complaint):
+    if status in (400, 403) and failure_shapes.is_throttled(complaint):  # never asked again, but truly named (SPEC L2)
+        return ModelCallError("model_rate_limited", retryable=False, status=status, retry_after_s=retry_after_s)
+    is_auth = failure_shapes.is_auth(complaint) or (status < 500 and failure_shapes.is_worded_as_auth(complaint))
+    if status in (401, 403) or is_auth:
         return ModelCallError("model_auth", retryable=False, status=status)
     if status >= 500 or status in RETRYABLE_CLIENT_STATUSES:
         passing: ModelEnd = "model_rate_limited" if status == 429 else "model_unavailable"

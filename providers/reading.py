@@ -100,7 +100,7 @@ class AnswerReader:
 
     def _take_event(self, event: ServerEvent) -> None:
         self.events += bool(event.data.strip())
-        self._assembler.take_event(event.data)
+        self._assembler.take_event(event.data, is_error=event.type == "error")
 
     def _take_document(self) -> None:
         try:

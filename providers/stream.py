@@ -81,6 +81,9 @@ class StreamDecoder:
             self._data.append(_text(value.removeprefix(b" ")))
         elif name == b"event":
             self._type = value.removeprefix(b" ").decode(errors="replace")
+        elif name == b"error":  # no field of the standard; servers that had nothing else to say wrote it
+            self._type = "error"
+            self._data.append(_text(value.removeprefix(b" ")))
         return None
 
     def _finish_event(self) -> ServerEvent | None:

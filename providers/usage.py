@@ -6,6 +6,7 @@ from context.replies import Usage
 
 _MOST = 10**12
 """More tokens than this are a mistake of the server, not a count."""
+_NAMES = (("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens"))
 
 
 def read_usage(value: object, *, before: Usage) -> Usage:
@@ -15,23 +16,24 @@ def read_usage(value: object, *, before: Usage) -> Usage:
     """
     if not isinstance(value, dict):
         return before
-    read = value.get("prompt_tokens"), value.get("completion_tokens")
-    input_tokens = _count(read[0]) or None
-    output_tokens = _with_reasoning(value, _count(read[1]))
+    given, written = (_count(value.get(name, value.get(other))) for name, other in _NAMES)
+    input_tokens = given or None
+    output_tokens = _with_reasoning(value, written)
     if input_tokens is None and not output_tokens:
         return before
     return Usage(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
-        cached_tokens=_cached(value),
+        cached_tokens=_cached(value, known=before.cached_tokens if input_tokens == before.input_tokens else None),
         reasoning_tokens=_detail(value, "completion_tokens_details", "reasoning_tokens"),
     )
 
 
-def _cached(value: dict[str, Any]) -> int | None:
+def _cached(value: dict[str, Any], *, known: int | None) -> int | None:
+    """A later report that says nothing of the cache leaves what is known of the same input."""
     detailed = _detail(value, "prompt_tokens_details", "cached_tokens")
     others = (_count(value.get(key)) for key in ("prompt_cache_hit_tokens", "cached_tokens"))
-    return detailed if detailed is not None else next((count for count in others if count is not None), None)
+    return detailed if detailed is not None else next((count for count in others if count is not None), known)
 
 
 def _with_reasoning(value: dict[str, Any], written: int | None) -> int | None:

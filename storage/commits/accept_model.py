@@ -12,7 +12,7 @@ from uuid import UUID
 from context.errors import AttemptSupersededError, CallIdsTakenError
 from context.ids import tool_operation_id
 from context.messages import safe_name
-from context.operations import Answer, CallTools, CutInsideCall, EmptyAnswer, Unusable
+from context.operations import Answer, CallTools, CutInsideCall, EmptyAnswer, UnreadableCall, Unusable
 from context.replies import Usage
 from context.steps import Acceptance, AcceptModel, Content, ModelVerdict, PlannedCall
 from storage.appending import Appender, ViewHead
@@ -248,9 +248,9 @@ def _verdict(request: AcceptModel, *, over_budget: bool) -> ModelVerdict:
             return ModelVerdict(kind="tools", tools=plans, batch=len(request.calls), **over)
         case Answer():
             return ModelVerdict(kind="answer")
-        case EmptyAnswer():
-            return ModelVerdict(kind="again", **over)
-        case CutInsideCall():
+        case CutInsideCall() | UnreadableCall() if request.calls:
             return ModelVerdict(kind="tools", batch=len(request.calls), **over)
+        case EmptyAnswer() | CutInsideCall() | UnreadableCall():
+            return ModelVerdict(kind="again", **over)
         case Unusable(end_reason=reason):
             return ModelVerdict(kind="unusable", end_reason=reason)

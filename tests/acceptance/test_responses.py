@@ -39,6 +39,23 @@ async def test_calls_count_more_than_the_reason_for_stopping(world: RunWorld, tm
     assert (run["answer"], traced(trace), len(world.model.requests)) == ("final text", ["a"], 2)
 
 
+async def test_a_call_that_the_provider_could_not_read_is_not_made_and_asked_for_again(
+    world: RunWorld, tmp_path: Path
+) -> None:
+    """SPEC L7, T3: neither with a call that parses all the same nor with text before it is that an answer."""
+    trace, unreadable = tmp_path / "trace", "malformed_function_call"
+    await world.publish(tools=[python_tool("book", "side_effect")])
+    call = ("book", {"key": "a", "trace": str(trace)})
+    world.model.add(
+        replies.calls(call, finish_reason=unreadable), replies.text("I'll book it", finish_reason=unreadable), "booked"
+    )
+    run = await world.ask()
+    assert (run["status"], run["answer"], run["loops"], traced(trace)) == ("succeeded", "booked", 3, [])
+    assert "could not read" in results(world.sent[1])[0]
+    assert [message["role"] for message in world.sent[2][-2:]] == ["assistant", "user"]
+    assert "could not read" in world.sent[2][-1]["content"]
+
+
 @pytest.mark.parametrize("text", ["", "half an ans"])
 async def test_a_withheld_answer_is_no_answer(world: RunWorld, text: str) -> None:
     """Case C026, SPEC L1: asked once, ended with its own reason; a part is kept as a fragment, the session goes on."""

@@ -14,6 +14,7 @@ from context.operations import (
     CutInsideCall,
     Decision,
     EmptyAnswer,
+    UnreadableCall,
     Unusable,
     assistant_message,
     call_id_for,
@@ -42,6 +43,8 @@ CALL = ReplyCall(provider_id="c1", name="t", arguments="{}")
         (reply("text", CALL, finish_reason="length"), CutInsideCall()),
         (reply("half", finish_reason="content_filter"), Unusable("content_filtered")),
         (reply(None, CALL, finish_reason="content_filter"), Unusable("content_filtered")),
+        (reply("Let me", finish_reason="malformed_call"), UnreadableCall()),
+        (reply(None, CALL, finish_reason="malformed_call"), UnreadableCall()),
     ],
 )
 def test_calls_and_text_decide_before_the_reason_for_stopping(answer: ModelReply, decision: Decision) -> None:

@@ -26,11 +26,32 @@ OVERFLOWS = [
     row(400, "requested 8100 tokens (5000 in the messages, 3100 in the completion)", code=None),
     row(400, "The input token count (9001) exceeds the maximum number of tokens allowed (8000).", code=None),
     row(400, "prompt is too long: 9001 tokens > 8000 maximum", code=None),
+    row(400, "tokens in request more than max tokens allowed"),
+    row(400, "<400> InvalidParameter: Range of input length should be [1, 8000]", type="invalid_parameter_error"),
+    row(400, "Input length 9001 exceeds the maximum length 8000", code="InvalidParameter"),
+    row(400, "Total tokens of image and text exceed max message tokens."),
+    row(400, "Trying to keep the first 9001 tokens when context the overflows."),
+    row(422, "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8000. Given: 9001"),
+    row(422, "Input validation error: `inputs` must have less than 8000 tokens. Given: 9001"),
+    row(400, "This model's maximum prompt length is 8000 but the request contains 9001 tokens."),
+    row(400, "prompt token count of 9001 exceeds the limit of 8000"),
+    row(400, "The prompt is too large for this model"),
+    row(500, "Error code: 400 - {'error': {'code': 'context_length_exceeded'}}"),
+    row(400, "输入长度超出模型最大上下文"),
+]
+OTHER_LIMITS = [
+    "max_tokens is too large: 9001. This model supports at most 4096 completion tokens",
+    "The value of max_tokens exceeds the limit of 8192",
+    "Invalid 'messages[0].content': string too long. Expected a string with maximum length 1048576",
+    "Invalid 'tools[3].function.name': string too long. Expected a string with maximum length 64, but got 70",
+    "Array 'tools' too long. Expected maximum length 128, but got 140",
 ]
 RETRIED = [
     row(429, "Too many tokens, please wait before trying again"),
     row(429, "Limit 8000 tokens per min, requested 9001", code="rate_limit_exceeded"),
     row(429, "You exceeded your current quota", type="RESOURCE_EXHAUSTED"),
+    row(429, "API key limit exceeded: 60 requests per minute"),
+    row(429, "This request would exceed your organization's rate limit of 30,000 input tokens per minute"),
     row(500, "model runner crashed"),
     row(408, "x"),
     row(409, "x"),
@@ -41,6 +62,17 @@ FINAL = [
     (row(402, "Insufficient Balance"), "model_quota"),
     (row(400, "Insufficient Balance", type="unknown_error", code="invalid_request_error"), "model_quota"),
     (row(429, "You exceeded your current quota", code="insufficient_quota"), "model_quota"),
+    (row(429, "You've reached your usage limit for this billing cycle."), "model_quota"),
+    (row(403, "You've reached your monthly usage limit"), "model_quota"),
+    (row(400, "You have reached your specified API usage limits."), "model_quota"),
+    (row(403, "Key limit exceeded"), "model_quota"),
+    (row(403, "You have run out of credits"), "model_quota"),
+    (row(429, "Your account is suspended", type="exceeded_current_quota_error"), "model_quota"),
+    (row(500, "insufficient balance (1008)", type="api_error"), "model_quota"),
+    (row(403, "Too many requests, slow down"), "model_rate_limited"),
+    (row(400, "x", code="rate_limit_exceeded"), "model_rate_limited"),
+    (row(400, "API key not valid. Please pass a valid API key."), "model_auth"),
+    (row(400, "The request was rejected because it was considered high risk"), "content_filtered"),
     (row(400, "Content Exists Risk"), "content_filtered"),
     (row(400, "x", code="content_filter"), "content_filtered"),
     (row(401, "bad key"), "model_auth"),
@@ -71,6 +103,21 @@ def test_every_wording_of_a_full_window_is_understood(complaint: dict[str, Any])
     for body in wrapped(complaint):
         error = classify(complaint["status"], {}, body)
         assert (error.reason, error.retryable) == ("context_length", False)
+
+
+@pytest.mark.parametrize("message", OTHER_LIMITS)
+def test_another_limit_than_the_window_is_not_taken_for_it(message: str) -> None:
+    """Case 035, SPEC B7: no compaction mends those."""
+    assert classify(400, {}, json.dumps({"error": {"message": message}}).encode()).reason == "model_rejected"
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+def test_a_gateway_passes_on_what_it_was_answered(as_text: bool) -> None:
+    """SPEC B7, L2: its own words say less than the answer they wrap."""
+    raw = {"error": {"message": "no", "code": "context_length_exceeded"}}
+    metadata = {"raw": json.dumps(raw) if as_text else raw}
+    body = json.dumps({"error": {"message": "Provider returned error", "code": 400, "metadata": metadata}}).encode()
+    assert classify(400, {}, body).reason == "context_length"
 
 
 @pytest.mark.parametrize("complaint", RETRIED)

@@ -111,9 +111,19 @@ def test_the_same_id_twice_makes_two_calls() -> None:
         ([piece(None, None, "f", {"a": 1})], [(None, "f", '{"a":1}')]),
         ([piece(0, "a", "get_"), piece(0, None, "weather"), piece(0, arguments="{}")], [("a", "get_weather", "{}")]),
         ([{"function_call": {"name": "f"}}, {"function_call": {"arguments": "{}"}}], [(None, "f", "{}")]),
+        ([piece(0, "a", "f", '{"a":'), piece(0, "", "", "1}")], [("a", "f", '{"a":1}')]),
+        ([piece(0, "a", "f", "{}"), piece(0, None, None, '{"a":'), piece(0, None, None, "1}")],
+         [("a", "f", '{"a":1}')]),
+        ([piece(0, "a", "f", {}), piece(0, "a", "f", {"a": 1})], [("a", "f", '{"a":1}')]),
+        ([piece(0, "a", "f", ""), piece(0, None, None, '{"a":1}'), piece(0, None, None, '{"a":1}')],
+         [("a", "f", '{"a":1}')]),
+        ([piece(0, "a", "f", '{"a":1}'), piece(0, "a", "f", '{"a":1}')], [("a", "f", '{"a":1}')]),
+        ([piece(0, "a", "f", '{"a":1}'), piece(0, None, None, '{"a":2}')], [("a", "f", '{"a":1}{"a":2}')]),
     ],
     ids=["any order", "index 0 for all", "late id", "no index", "all repeated", "new id per piece", "odd types",
-         "nothing but names", "arguments as an object", "name in pieces", "legacy form"],
+         "nothing but names", "arguments as an object", "name in pieces", "legacy form",
+         "empty marks", "empty object first", "empty object as an object first", "arguments again", "whole call again",
+         "two objects in one call"],
 )  # fmt: skip
 def test_calls_are_put_together_whatever_marks_the_server_leaves_out(
     deltas: Sequence[dict[str, Any]], expected: list[tuple[str | None, str, str]]
@@ -149,6 +159,9 @@ def test_a_success_without_an_answer_is_a_failed_attempt(body: str) -> None:
         ({"message": "slow", "type": "overloaded_error"}, "model_unavailable", True),
         ({"message": "too long", "code": "context_length_exceeded"}, "context_length", False),
         ("just a text", "model_unavailable", True),
+        ({"message": "slow", "type": "rate_limit_error"}, "model_rate_limited", True),
+        ({"message": "no", "code": "DataInspectionFailed"}, "content_filtered", False),
+        ({"message": "API key not valid"}, "model_auth", False),
     ],
 )
 def test_an_error_under_a_success_status_is_classed_by_what_it_says(
@@ -166,7 +179,79 @@ def test_an_error_under_a_success_status_is_classed_by_what_it_says(
         assert (failure.value.reason, failure.value.retryable) == (reason, retryable)
 
 
-@pytest.mark.parametrize("reason", ["error", "insufficient_system_resource", "abort"])
+@pytest.mark.parametrize(
+    ("document", "reason", "retryable"),
+    [
+        ({"object": "error", "message": "bad key", "type": "AuthenticationError", "code": 401}, "model_auth", False),
+        ({"object": "error", "message": "no such model", "code": 404}, "model_not_found", False),
+        ({"code": 402, "msg": "top up", "success": False}, "model_quota", False),
+        ({"code": "InvalidApiKey", "message": "no"}, "model_auth", False),
+        ({"detail": "Not authenticated"}, "model_auth", False),
+        ({"choices": None, "base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}}, "model_quota",
+         False),
+        ({"choices": None, "base_resp": {"status_code": 1002, "status_msg": "rate limit"}}, "model_rate_limited", True),
+        ({"choices": [], "base_resp": {"status_code": 1000, "status_msg": "unknown"}}, "model_unavailable", True),
+    ],
+)  # fmt: skip
+def test_a_failure_under_a_success_status_is_seen_without_an_error_field(
+    document: dict[str, Any], reason: str, retryable: bool
+) -> None:
+    """Case 027, SPEC L1, A5: a `[DONE]` behind it makes no answer of what came before."""
+    said = event({"choices": [{"delta": {"content": "x"}}]})
+    for answer in (json.dumps(document).encode(), event(document), said + event(document) + b"data: [DONE]\n\n"):
+        with pytest.raises(ModelCallError) as failure:
+            read(answer)
+        assert (failure.value.reason, failure.value.retryable) == (reason, retryable)
+
+
+@pytest.mark.parametrize(
+    ("event_of_error", "reason"),
+    [
+        (b'event: error\ndata: {"message": "quota exceeded", "code": 402}\n\n', "model_quota"),
+        (b"event:error\ndata:upstream failed\n\n", "model_unavailable"),
+        (b'error: {"code": 400, "type": "exceed_context_size_error"}\n\n', "context_length"),
+    ],
+)
+def test_an_event_of_an_error_is_one_whatever_it_holds(event_of_error: bytes, reason: str) -> None:
+    """SPEC L1: named by the event's type, or by a field that the standard does not have."""
+    with pytest.raises(ModelCallError) as failure:
+        read(event({"choices": [{"delta": {"content": "x"}}]}) + event_of_error + b"data: [DONE]\n\n")
+    assert failure.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"error": {}},
+        {"error": {"message": "", "code": None}},
+        {"base_resp": {"status_code": 0, "status_msg": ""}},
+        {"code": 0, "message": "ok"},
+    ],
+)
+def test_an_empty_error_beside_an_answer_is_none(beside: dict[str, Any]) -> None:
+    """SPEC L1: some servers send the field in each document."""
+    answer = {"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}]} | beside
+    assert read(json.dumps(answer).encode()).content == "x"
+
+
+@pytest.mark.parametrize("rest", ["null", "bye", '"[DONE]"', "[done]", "[DONE]", '{"code": 1, "message": "bye"}'])
+def test_what_comes_after_the_finish_reason_and_is_no_answer_takes_nothing_away(rest: str) -> None:
+    """SPEC L1."""
+    whole = event({"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]})
+    assert read(whole + f"data: {rest}\n\n".encode()).content == "x"
+
+
+@pytest.mark.parametrize("marks", [{}, {"index": 0}])
+def test_text_and_calls_in_choices_of_their_own_are_one_answer(marks: dict[str, int]) -> None:
+    """SPEC L1: calls are not lost because a server gives them a second place with the same index or none."""
+    asked = [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    messages = [{"content": "I look"}, {"content": None, "tool_calls": asked}]
+    choices = [{"message": message, "finish_reason": "tool_calls", **marks} for message in messages]
+    reply = read(json.dumps({"choices": choices}).encode())
+    assert (reply.content, called(reply)) == ("I look", [("a", "f", "{}")])
+
+
+@pytest.mark.parametrize("reason", ["error", "insufficient_system_resource", "abort", "failed", "timeout", "a.ERROR"])
 def test_a_finish_reason_that_reports_a_breakdown_is_a_failed_attempt(reason: str) -> None:
     """Case 027."""
     with pytest.raises(ModelCallError) as failure:
@@ -184,11 +269,44 @@ def test_a_finish_reason_that_reports_a_breakdown_is_a_failed_attempt(reason: st
         (text("", finish_reason="content_filter"), "content_filter"),
         (text("x", finish_reason="max_tokens"), "length"),
         (text("x", finish_reason="brand_new"), "other"),
+        (text("x", finish_reason="FinishReason.MAX_TOKENS"), "length"),
+        (text("x", finish_reason="model_context_window_exceeded"), "length"),
+        (text("x", finish_reason="refusal"), "content_filter"),
+        (text("x", finish_reason="PROHIBITED_CONTENT"), "content_filter"),
+        (text("x", finish_reason="content_filter: RECITATION"), "content_filter"),
+        (text("Let me", finish_reason="malformed_function_call"), "malformed_call"),
+        (calls(("t", "{}"), finish_reason="function_call_filter: MALFORMED_FUNCTION_CALL"), "malformed_call"),
     ],
 )
 def test_the_finish_reason_is_what_the_content_bears_out(reply: Reply, finish: str) -> None:
     """Cases 023, 025, 026: the provider's own word is kept beside it."""
     assert read(reply).finish_reason == finish
+
+
+@pytest.mark.parametrize("word", ["", "null", "None", "in_progress", None, 0])
+def test_a_word_for_no_reason_yet_completes_no_answer(word: object) -> None:
+    """SPEC A5: half a text is none because a server writes the absence of a reason as a word."""
+    half = event({"choices": [{"index": 0, "delta": {"content": "half"}, "finish_reason": word}]})
+    with pytest.raises(IncompleteAnswerError):
+        read(half)
+    whole = event({"choices": [{"index": 0, "delta": {"content": " and half"}, "finish_reason": "stop"}]})
+    assert read(half + whole).content == "half and half"
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "finish"),
+    [
+        ("length", "stop", "length"),
+        ("content_filter", "stop", "content_filter"),
+        ("stop", "length", "length"),
+        ("length", "content_filter", "content_filter"),
+        ("tool_calls", "stop", "stop"),
+    ],
+)
+def test_a_second_reason_takes_back_no_cut_and_no_filter(first: str, then: str, finish: str) -> None:
+    """SPEC L1: gateways close each stream with a `stop` of their own."""
+    pieces = [event({"choices": [{"delta": {"content": "x"}, "finish_reason": reason}]}) for reason in (first, then)]
+    assert read(Reply(pieces=tuple(pieces))).finish_reason == finish
 
 
 def test_an_answer_without_text_and_calls_is_an_empty_reply() -> None:
@@ -235,6 +353,13 @@ def test_a_refusal_is_the_models_text_and_called_one() -> None:
     assert not streamed({"content": "I can do that.", "refusal": None}, finish="stop").refused
 
 
+def test_a_refusal_in_parts_and_empty_parts_are_understood() -> None:
+    """SPEC L1: a part without a text says nothing, one that refuses is the model's text."""
+    assert (
+        streamed({"content": [{"type": "text", "text": None}, {"type": "refusal", "refusal": "No."}]}).content == "No."
+    )
+
+
 def test_content_in_parts_is_joined() -> None:
     """SPEC L1."""
     parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "a"}, "b"]
@@ -269,6 +394,7 @@ def test_a_second_choice_is_not_mixed_in() -> None:
         ({"prompt_tokens": 9, "completion_tokens": 5, "cached_tokens": 7},
          Usage(input_tokens=9, output_tokens=5, cached_tokens=7)),
         ({"prompt_tokens": 9, "completion_tokens": 1e300}, Usage(input_tokens=9)),
+        ({"input_tokens": 9, "output_tokens": 5}, Usage(input_tokens=9, output_tokens=5)),
         (
             {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 17,
              "completion_tokens_details": {"reasoning_tokens": 3}},
@@ -305,6 +431,18 @@ def test_a_late_report_of_zeros_does_not_erase_an_earlier_one() -> None:
     good, zero = {"prompt_tokens": 3, "completion_tokens": 2}, {"prompt_tokens": 0, "completion_tokens": 0}
     pieces = (event({"choices": [{"delta": {"content": "x"}}], "usage": good}), event({"choices": [], "usage": zero}))
     assert read(Reply(pieces=(*pieces, b"data: [DONE]\n\n"))).usage.input_tokens == 3
+
+
+def test_a_running_count_in_each_event_is_no_sum_and_keeps_what_it_said_of_the_cache() -> None:
+    """SPEC L5."""
+    counts = [
+        {"prompt_tokens": 9, "completion_tokens": 1},
+        {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}},
+        {"prompt_tokens": 9, "completion_tokens": 3},
+    ]
+    pieces = [event({"choices": [{"delta": {"content": "x"}}], "usage": count}) for count in counts]
+    reply = read(Reply(pieces=(*pieces, b"data: [DONE]\n\n")))
+    assert reply.usage == Usage(input_tokens=9, output_tokens=3, cached_tokens=4)
 
 
 def test_lone_surrogates_are_replaced_and_the_change_is_told() -> None:
