@@ -12,6 +12,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict
 
 from api.addresses import NOT_AN_ADDRESS, is_api_address
+from api.tool_fields import check_tool_fields
 from context.budget import plan_budget
 from context.errors import ConfigurationInvalidError, ForbiddenError, ModelWindowUnknownError
 from context.policy import AgentDefinition, FrozenTool, HookEntry, ModelSettings, Price, Release, Summariser, ToolEntry
@@ -113,6 +114,7 @@ async def resolve(definition: AgentDefinition, *, space_id: UUID, ports: Ports) 
     Raises ConfigurationInvalidError, naming the key, or ModelWindowUnknownError.
     """
     _refuse_what_is_not_run(definition)
+    check_tool_fields(definition)
     stored = await _connections(definition, space_id, ports)
     model = _resolved(definition.model, "model", stored, ports)
     writes = definition.context.summary_model

@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from tools.port import ToolOutcome
 
 Reason = Literal["unreachable", "connection_lost", "timeout", "busy", "server_error", "not_started"]
+Problem = Literal["no_program", "not_executable", "not_startable", "ended", "protocol_error", "endless_list", "no_list"]
+"""What is wrong with an MCP server that answers no question for its tools."""
 
 
 class ToolUnavailableError(AgentLoomError):
@@ -45,3 +47,17 @@ class ToolTimeoutError(ToolUnavailableError):
 
     def __init__(self, *, may_have_run: bool = True) -> None:
         super().__init__("timeout", may_have_run=may_have_run)
+
+
+class ServerUnusableError(ToolUnavailableError):
+    """An MCP server that can't be used as it is: nothing was called.
+
+    `number` is the system's error number of a program that can't be started, or the code of a protocol error; `place`
+    is where in the server's answer something is wrong.
+    """
+
+    def __init__(self, problem: Problem, *, number: int = 0, place: str = "") -> None:
+        super().__init__("unreachable", may_have_run=False)
+        self.problem = problem
+        self.number = number
+        self.place = place

@@ -15,6 +15,7 @@ from tools.errors import ToolUnavailableError
 from tools.http_answers import HttpAnswer, http_outcome, raise_unless_answered, refused_outcome
 from tools.http_fields import check_http_fields
 from tools.mcp_access import McpServer, OpenServers
+from tools.mcp_refusals import why_unasked
 from tools.outcomes import error_outcome, without_credentials
 from tools.port import ToolInvocation, ToolOutcome, wants_key
 from tools.schemas import checked_schema
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_NAME = 64
-_NO_KEY = (401, 403)
 
 
 async def list_frozen(
@@ -36,31 +36,20 @@ async def list_frozen(
 ) -> tuple[FrozenTool, ...]:
     """The server's allowed tools as frozen into a release, in the server's order.
 
-    Raises ConfigurationInvalidError if the server can't be reached (SPEC B3) or lacks a tool that the entry names.
+    Raises ConfigurationInvalidError if the server can't be reached or used (SPEC B3), or lacks a tool that the entry
+    names.
     """
     if entry.url is not None:
         check_http_fields(entry)
     try:
         secret = await secret_of(entry, resolve_secret)
         listed = await (await open_servers()).list_tools(McpServer.of(entry, secret), timeout_s=entry.timeout_s)
-    except ConnectionMissingError as error:
-        raise ConfigurationInvalidError(f"The MCP server '{entry.name}': {error.message}") from None
-    except EgressError as error:
+        _refuse_unknown_names(entry, {tool.name for tool in listed})
+        return tuple(_frozen(entry, tool) for tool in listed if entry.allow is None or tool.name in entry.allow)
+    except (ConnectionMissingError, EgressError, ConfigurationInvalidError) as error:
         raise ConfigurationInvalidError(f"The MCP server '{entry.name}': {error.message}") from None
     except ToolUnavailableError as error:
-        raise ConfigurationInvalidError(f"The MCP server '{entry.name}' {_why_unasked(error)}") from None
-    _refuse_unknown_names(entry, {tool.name for tool in listed})
-    return tuple(_frozen(entry, tool) for tool in listed if entry.allow is None or tool.name in entry.allow)
-
-
-def _why_unasked(error: ToolUnavailableError) -> str:
-    if error.status in _NO_KEY:
-        return f"answered HTTP {error.status}; check the key in its `connection`."
-    if error.status:
-        return f"answered HTTP {error.status}; check its `url`, and that the server works."
-    if error.reason == "timeout":
-        return "could not be asked for its tools within its `timeout_s`, or 20 s; check that it starts and answers."
-    return "could not be asked for its tools; check that it starts and answers."
+        raise ConfigurationInvalidError(f"The MCP server '{entry.name}' {why_unasked(error, entry)}") from None
 
 
 def wire_name(remote_name: str, *, prefix: str = "") -> str:
@@ -71,9 +60,7 @@ def wire_name(remote_name: str, *, prefix: str = "") -> str:
 def _refuse_unknown_names(entry: ToolEntry, offered: set[str]) -> None:
     named = set(entry.allow or ()) | (set(entry.effect) if isinstance(entry.effect, dict) else set())
     if missing := sorted(named - offered):
-        raise ConfigurationInvalidError(
-            f"The MCP server '{entry.name}' has no tool '{missing[0]}'; it has: {', '.join(sorted(offered))[:500]}."
-        )
+        raise ConfigurationInvalidError(f"There is no tool '{missing[0]}'; it has: {', '.join(sorted(offered))[:500]}.")
 
 
 def _frozen(entry: ToolEntry, tool: "RemoteTool") -> FrozenTool:

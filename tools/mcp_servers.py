@@ -5,6 +5,7 @@ never sent twice from here. Every error of the SDK ends here, since its words ar
 """
 
 import asyncio
+import errno
 import logging
 import os
 import sys
@@ -25,19 +26,25 @@ from mcp.types import Tool as RemoteTool
 from opentelemetry import trace
 from pydantic import ValidationError
 
-from tools.errors import ToolTimeoutError, ToolUnavailableError
+from tools.errors import Problem, ServerUnusableError, ToolTimeoutError, ToolUnavailableError
 from tools.http_answers import HttpAnswer
 from tools.mcp_access import McpServer
 from tools.mcp_exchanges import NOT_FOUND, Exchange, is_protocol_error, note_answer, note_request
-from tools.mcp_streams import UNDECODABLE, WatchedTransport
+from tools.mcp_listing import all_tools
+from tools.mcp_streams import UNDECODABLE, Heard, WatchedTransport
 from tools.port import Delivery
 from tools.running import Caught, unless_stopped
 
-_MAX_PAGES = 100
 _IDLE_S = 600.0
 _MOMENT_S = 0.5
 _WARDEN = (sys.executable, "-I", "-S", str(Path(__file__).with_name("warden.py")))
 """In front of a server's command: nothing of the server outlives its connection or this process."""
+_CANNOT_START: dict[int, Problem] = {
+    errno.ENOENT: "no_program",
+    errno.ENOTDIR: "no_program",
+    errno.EACCES: "not_executable",
+    errno.EPERM: "not_executable",
+}
 
 HttpClientFor = Callable[[Mapping[str, str]], httpx2.AsyncClient]
 """A new guarded client that sends these headers with each request; closed by whoever asked for it."""
@@ -68,19 +75,17 @@ class McpServers:
     async def list_tools(self, server: McpServer, *, timeout_s: float) -> list[RemoteTool]:
         """All tools of the server, over a connection opened and closed for it.
 
-        Raises ToolUnavailableError if it can't be reached or doesn't answer as a server should.
+        Raises ToolUnavailableError if it can't be reached or doesn't answer as a server should, EgressError if the
+        guard does not allow it, and ConfigurationInvalidError for a tool whose schema is none.
         """
-        link = _Link(self._open(server), idle_s=self._connect_timeout_s)
+        opening = self._open(server)
+        opening.heard.tools = []
+        link = _Link(opening, idle_s=self._connect_timeout_s)
         try:
             async with asyncio.timeout(min(self._connect_timeout_s, timeout_s)):
-                client = await link.client()
-                if isinstance(client, HttpAnswer):
-                    raise ToolUnavailableError("unreachable", may_have_run=False, status=client.status)
-                return await _all_tools(client)
+                return await link.tools()
         except TimeoutError:
             raise ToolTimeoutError(may_have_run=False) from None
-        except (MCPError, RuntimeError, ValidationError):
-            raise ToolUnavailableError("unreachable", may_have_run=False) from None
         finally:
             await link.aclose()
 
@@ -140,12 +145,13 @@ class _Opening:
     http_client_for: HttpClientFor
     folder: Path | None
     exchange: Exchange = field(default_factory=Exchange)
+    heard: Heard = field(default_factory=Heard)
 
     @asynccontextmanager
     async def client(self, lost: Callable[[], None]) -> AsyncIterator[Client]:
         async with AsyncExitStack() as stack:
             transport = await self._http(stack) if self.server.url else self._stdio(stack)
-            yield await stack.enter_async_context(Client(WatchedTransport(transport, lost)))
+            yield await stack.enter_async_context(Client(WatchedTransport(transport, lost, self.heard)))
 
     async def _http(self, stack: AsyncExitStack) -> Transport:
         client = await stack.enter_async_context(self.http_client_for(dict(self.server.headers)))
@@ -199,14 +205,44 @@ class _Link:
         return self._ready.result() if self._ready.done() else self._not_let_in()
 
     def _not_let_in(self) -> HttpAnswer:
-        exchange = self._opening.exchange
-        if exchange.refusal is not None:
-            raise exchange.refusal from None
-        if exchange.answer is None:
-            raise ToolUnavailableError("unreachable", may_have_run=False)
-        if exchange.answer.status >= 500:
-            raise ToolUnavailableError("server_error", may_have_run=False, status=exchange.answer.status)
-        return exchange.answer
+        answer = _answer_in(self._opening.exchange)
+        if answer is None:
+            raise self._unusable(self._failure)
+        if answer.status >= 500:
+            raise ToolUnavailableError("server_error", may_have_run=False, status=answer.status)
+        return answer
+
+    def _unusable(self, failure: BaseException | None) -> ToolUnavailableError:
+        """Why nothing came of a question, as far as it is known; `failure` is what the SDK raised."""
+        heard = self._opening.heard
+        if heard.errno is not None:
+            return ServerUnusableError(_CANNOT_START.get(heard.errno, "not_startable"), number=heard.errno)
+        refusal = _refusal_in(failure)
+        if refusal is not None and refusal.code != CONNECTION_CLOSED:
+            return ServerUnusableError("protocol_error", number=refusal.code)
+        if refusal is not None and self._opening.server.url is None:
+            return ServerUnusableError("ended")
+        return ToolUnavailableError("unreachable", may_have_run=False)
+
+    async def tools(self) -> list[RemoteTool]:
+        """The tools of a server that is asked for nothing else; raises as `McpServers.list_tools` does."""
+        client = await self.client()
+        found = client if isinstance(client, HttpAnswer) else await self._listed(client)
+        if isinstance(found, HttpAnswer):
+            raise ToolUnavailableError("unreachable", may_have_run=False, status=found.status)
+        return found
+
+    async def _listed(self, client: Client) -> list[RemoteTool] | HttpAnswer:
+        exchange = Exchange()
+        try:
+            with exchange.watched(), _untraced():
+                return await all_tools(client, self._opening.heard)
+        except (MCPError, RuntimeError) as error:
+            failure = error
+        answer = _answer_in(exchange)
+        if answer is None:
+            raise self._unusable(failure)
+        return answer
 
     async def opened(self, timeout_s: float) -> None:
         """Returns once calls can be made; a server that takes too long to start is given up for all that wait."""
@@ -331,13 +367,15 @@ def _was_not_sent(failure: BaseException | None) -> bool:
     return isinstance(failure, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
 
 
-async def _all_tools(client: Client) -> list[RemoteTool]:
-    tools: list[RemoteTool] = []
-    cursor: str | None = None
-    for _ in range(_MAX_PAGES):
-        page = await client.list_tools(cursor=cursor)
-        tools += page.tools
-        cursor = page.next_cursor
-        if cursor is None:
-            return tools
-    raise RuntimeError  # a list that never ends is none
+def _answer_in(exchange: Exchange) -> HttpAnswer | None:
+    """The answer of a server that refused. Raises what the guard stopped."""
+    if exchange.refusal is not None:
+        raise exchange.refusal from None
+    return exchange.answer
+
+
+def _refusal_in(failure: BaseException | None) -> MCPError | None:
+    """The protocol error among what was raised, at once or in a group."""
+    if isinstance(failure, BaseExceptionGroup):
+        return next(filter(None, map(_refusal_in, failure.exceptions)), None)
+    return failure if isinstance(failure, MCPError) else None

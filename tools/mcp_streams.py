@@ -9,11 +9,19 @@ import json
 import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Any
 
 from mcp.client._transport import ReadStream, Transport, TransportStreams
 from mcp.shared.message import SessionMessage
-from mcp.types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from mcp.types import (
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
 from pydantic import ValidationError
 
 from context.messages import SURROGATES_REPLACED, UNDECODABLE_REPLACED, without_lone_surrogates
@@ -23,18 +31,42 @@ REPLACED = "agentloom/replaced"
 UNDECODABLE = "surrogateescape"
 """How bytes of a server's output that are no UTF-8 are read: they make their own line unreadable, and no other."""
 _ID = re.compile(r'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,100}")')
+_CANNOT_START = "notifications/agentloom/cannot_start"
+
+
+@dataclass
+class Heard:
+    """What was heard on a stream that the SDK does not tell.
+
+    `errno` is the warden's word about a program that can't be started. `tools` is the newest page of the server's list
+    as it came, kept where somebody made it a list.
+    """
+
+    errno: int | None = None
+    tools: list[Any] | None = None
+
+    def note(self, item: SessionMessage | Exception) -> None:
+        """Looks at one message."""
+        message = item.message if isinstance(item, SessionMessage) else None
+        if isinstance(message, JSONRPCNotification) and message.method == _CANNOT_START:
+            errno = (message.params or {}).get("errno")
+            self.errno = errno if isinstance(errno, int) else 0
+        if isinstance(message, JSONRPCResponse) and self.tools is not None:
+            tools = message.result.get("tools")
+            self.tools = tools if isinstance(tools, list) else []
 
 
 class WatchedTransport(AbstractAsyncContextManager[TransportStreams]):
     """A transport that says when the server's side has ended, which the SDK keeps to itself until the next call."""
 
-    def __init__(self, transport: Transport, lost: Callable[[], None]) -> None:
+    def __init__(self, transport: Transport, lost: Callable[[], None], heard: Heard) -> None:
         self._transport = transport
         self._lost = lost
+        self._heard = heard
 
     async def __aenter__(self) -> TransportStreams:
         read, write = await self._transport.__aenter__()
-        return WatchedStream(read, self._lost), write
+        return WatchedStream(read, self._lost, self._heard), write
 
     async def __aexit__(self, *details: Any) -> bool | None:
         return await self._transport.__aexit__(*details)
@@ -43,9 +75,10 @@ class WatchedTransport(AbstractAsyncContextManager[TransportStreams]):
 class WatchedStream:
     """The read stream of a transport, with a word about its end."""
 
-    def __init__(self, stream: ReadStream[SessionMessage | Exception], lost: Callable[[], None]) -> None:
+    def __init__(self, stream: ReadStream[SessionMessage | Exception], lost: Callable[[], None], heard: Heard) -> None:
         self._stream = stream
         self._lost = lost
+        self._heard = heard
 
     @property
     def last_context(self) -> Any:
@@ -64,6 +97,7 @@ class WatchedStream:
         ended = True
         try:
             item = readable(await self._stream.__anext__())
+            self._heard.note(item)
             ended = False
         finally:
             if ended:

@@ -1,7 +1,8 @@
 """Runs a program so that nothing of it outlives whoever started it: neither a kill -9 nor a program that hangs.
 
 Run as a script by the interpreter (`-I -S`, importing nothing of ours), with PARENT_PID COMMAND…. It stands between
-the two and leaves the program its standard streams. When the program or the parent ends, or a SIGTERM comes, all that
+the two and leaves the program its standard streams; of a program that can't be started it says so there, as a message
+of the protocol. When the program or the parent ends, or a SIGTERM comes, all that
 is left of the program is told to end, and killed a second later. On Linux that holds for descendants in sessions of
 their own too, which become children of this process; elsewhere for the process group.
 """
@@ -17,6 +18,7 @@ from contextlib import suppress
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 EXIT_CANNOT_START = 127
+CANNOT_START = b'{"jsonrpc":"2.0","method":"notifications/agentloom/cannot_start","params":{"errno":%d}}\n'
 GRACE_S = 1.0
 _PAUSE_S = 0.01
 _ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -38,7 +40,8 @@ def start(command: list[str]) -> int:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     try:
         os.execvp(command[0], command)
-    except OSError:
+    except OSError as error:
+        os.write(1, CANNOT_START % (error.errno or 0))
         os._exit(EXIT_CANNOT_START)
 
 

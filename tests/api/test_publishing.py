@@ -258,3 +258,57 @@ async def test_what_this_version_does_not_run_is_refused_by_name(key: str) -> No
     with pytest.raises(ConfigurationInvalidError) as caught:
         await publish({"provider": "demo", "model": "demo", "context_window": 9_999}, **UNSUPPORTED[key])
     assert caught.value.numbers["key"] == key
+
+
+MODEL = {"provider": "openai", "model": "known"}
+BY_URL = {"kind": "mcp", "name": "t", "url": "https://x/"}
+BY_COMMAND = {"kind": "mcp", "name": "t", "command": ["x"]}
+PYTHON = {"kind": "python", "name": "t", "entry": "m:f"}
+SCHEMA = {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("tool", "field"),
+    [
+        (BY_URL | {"command": ["x"]}, "command"),
+        (BY_URL | {"entry": "m:f"}, "entry"),
+        (BY_URL | {"schema": SCHEMA}, "schema"),
+        (BY_URL | {"description": "Looks."}, "description"),
+        (BY_COMMAND | {"headers": {"X-A": "1"}}, "headers"),
+        (BY_COMMAND | {"connection": "mine"}, "connection"),
+        (PYTHON | {"url": "https://x/"}, "url"),
+        (PYTHON | {"headers": {"X-A": "1"}}, "headers"),
+        (PYTHON | {"connection": "mine"}, "connection"),
+        (PYTHON | {"allow": ["f"]}, "allow"),
+        ({"kind": "http", "name": "t", "url": "https://x/", "command": ["x"]}, "command"),
+        ({"kind": "http", "name": "t", "url": "https://x/", "entry": "m:f"}, "entry"),
+        ({"kind": "builtin", "name": "t", "schema": SCHEMA}, "schema"),
+        ({"kind": "builtin", "name": "t", "retry_unknown": True}, "retry_unknown"),
+    ],
+)
+async def test_a_field_that_a_tool_of_this_kind_does_not_have_is_refused_by_name(
+    tool: dict[str, Any], field: str
+) -> None:
+    """T1, E: what would be ignored is told, before a secret is looked up and before anything is started."""
+    with pytest.raises(ConfigurationInvalidError) as caught:
+        await publish(MODEL, tools=[PYTHON | {"name": "first"}, tool])
+    assert caught.value.numbers["key"] == f"tools.1.{field}"
+    assert caught.value.message.startswith(f"tools.1.{field}: ")
+    assert "'t'" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        BY_URL | {"headers": {"X-A": "1"}, "allow": ["a"], "effect": {"a": "read_only"}, "timeout_s": 5.0},
+        BY_COMMAND | {"allow": ["a"], "effect": "idempotent", "retry_unknown": True},
+        PYTHON | {"description": "Looks.", "schema": SCHEMA, "effect": "read_only"},
+        {"kind": "http", "name": "t", "url": "https://x/", "description": "Looks.", "schema": SCHEMA},
+        {"kind": "builtin", "name": "result_read", "description": "Reads."},
+    ],
+)
+async def test_a_definition_with_all_its_defaults_written_out_is_taken(tool: dict[str, Any]) -> None:
+    """B3: as a release shows it, so that it can be published again."""
+    written = AgentDefinition.model_validate({"name": "a", "model": MODEL, "tools": [tool]}).tools[0]
+    [taken] = (await publish(MODEL, tools=[written.model_dump(by_alias=True)])).definition.tools
+    assert taken == written
