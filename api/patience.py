@@ -1,5 +1,7 @@
 """How every route is entered: query, headers and body read strictly, and a lost database waited for (SPEC R8, Y5).
 
+A route without a body takes none, but for an object without fields, which many clients send with every POST.
+
 A request that meets `UnavailableError` is made again until 15 seconds have passed since it first did. That is sound
 because every commit can be sent twice: what identifies a repeat is fixed once per request, in `request.state`.
 """
@@ -18,11 +20,13 @@ from api.auth import known_caller
 from api.bodies import strict_json
 from api.parameters import check_headers, check_query, leads_somewhere, path_ids, query_names
 from api.wiring import services_of
-from context.errors import RefusedError, UnavailableError
+from context.errors import InputInvalidError, RefusedError, UnavailableError
 
 PATIENCE_S = 15.0
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
+
+JSON_SPACE = b" \t\r\n"
 
 T = TypeVar("T")
 
@@ -34,9 +38,11 @@ class StrictRequest(Request):
         super().__init__(scope, receive)
         self._parsed: Any = None
 
-    async def parse(self) -> None:
+    async def parse(self, *, takes_body: bool) -> None:
         """Parse the body, if there is one. Raises InputInvalidError, or 415 for another content type."""
         if body := await self.body():
+            if not takes_body and body.translate(None, JSON_SPACE) != b"{}":
+                raise InputInvalidError("This address takes no body; send the request without one.")
             if not _is_json(self.headers.get("content-type", "")) or "content-encoding" in self.headers:
                 raise HTTPException(415)
             self._parsed = strict_json(body)
@@ -59,7 +65,7 @@ class PatientRoute(APIRoute):
                 check_headers(request)
                 if leads_somewhere(request, ids):  # else the framework says so, and the query matters no more
                     check_query(request, known)
-                await strict.parse()
+                await strict.parse(takes_body=self.body_field is not None)
             except (RefusedError, HTTPException):  # said to those who may ask at all
                 await with_patience(lambda: known_caller(request), patience_s=patience_s)
                 raise

@@ -126,12 +126,15 @@ class UpdateSession(Wanted):
 
 
 class SessionEntry(Answer):
+    """A session. `active_compaction_id`: it is compacted though no Run of it asked; that one can be stopped."""
+
     session_id: UUID
     agent: str
     title: str | None
     archived: bool
     run_head: int
     active_run_id: UUID | None = None
+    active_compaction_id: UUID | None = None
     created_at: datetime
 
 
@@ -220,8 +223,14 @@ RunStatus = Literal["queued", "running", "succeeded", "failed", "stopped", "time
 
 
 class RunError(Answer):
+    """Why a Run ended without success. `numbers` by name, tokens and seconds, and plain names such as a phase.
+
+    With a window: `estimated_input_tokens` of `input_limit`, `protected_tokens` of what could not be left out (SPEC E).
+    """
+
     code: str
     message: str
+    numbers: dict[str, int | str]
 
 
 class UsageTotals(Answer):

@@ -143,7 +143,7 @@ async def _outcome(api: "Api", begun: Mapping[str, Any], *, no_wait: bool, as_js
 
 def say_outcome(run: Mapping[str, Any], *, as_json: bool) -> None:
     """The answer on standard output, or why there is none on standard error."""
-    from cli.following import SUCCEEDED, ending, next_after
+    from cli.following import SUCCEEDED, ending, figures, next_after
 
     if as_json:
         print_json(run)
@@ -151,4 +151,4 @@ def say_outcome(run: Mapping[str, Any], *, as_json: bool) -> None:
     if run["answer"]:
         print_lines([run["answer"]])
     if run["status"] != SUCCEEDED:
-        print_error(ending(run), mend=next_after(run) or "")
+        print_error(ending(run), why=figures(run), mend=next_after(run) or "")

@@ -163,8 +163,8 @@ class Api:
         return (await self._answer("GET", path)).text
 
     async def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Send a body without its None fields."""
-        return await self._call("POST", path, json=_given(body or {}))
+        """Send a body without its None fields, or none at all."""
+        return await self._call("POST", path, json=None if body is None else _given(body))
 
     async def post_again(self, path: str, body: Mapping[str, Any]) -> Any:
         """Send a body that has a client key: a lost answer is asked for again, for a while."""

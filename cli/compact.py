@@ -1,4 +1,7 @@
-"""`agentloom compact SESSION`: makes a session's context shorter, with an active Run or without, and says the gain."""
+"""`agentloom compact SESSION`: makes a session's context shorter, with an active Run or without, and says the gain.
+
+With `--stop` it stops the compaction of an idle session; that of an active Run stops with the Run.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -8,12 +11,15 @@ from uuid import uuid4
 
 import typer
 
-from cli.output import ExitCode, note, print_error, print_json, print_lines
+from cli.output import CommandError, ExitCode, note, print_error, print_json, print_lines
 
 if TYPE_CHECKING:
     from cli.client import Api
 
 POLL_S = 30
+STOPPED_WITHIN_S = 10
+
+UNDER_WAY = ("queued", "running")
 
 Found = Mapping[str, Any]
 
@@ -26,6 +32,7 @@ def register(app: typer.Typer) -> None:
 def compact(
     session: Annotated[str, typer.Argument(help="Id of the session.")],
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Return as soon as it is accepted.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Stop the compaction that is under way instead.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> int:
     """Summarise the older part of a session's context.
@@ -34,6 +41,9 @@ def compact(
     begins with the summary. Exit code 0 also if there was nothing to compact.
     """
     from cli.client import call_api
+
+    if stop:
+        return _say_stopped(call_api(lambda api: _stopped(api, session)), as_json=json)
 
     async def work(api: "Api") -> int:
         head = await _event_head(api, session)
@@ -44,11 +54,46 @@ def compact(
         try:
             found = await _outcome(api, asked, after=head, quiet=json)
         except asyncio.CancelledError:  # Ctrl-C
-            note(f"the compaction goes on: agentloom show compactions {asked['run_id']}")
+            note(_goes_on(asked))
             raise
         return _say(found, as_json=json)
 
     return call_api(work)
+
+
+async def _stopped(api: "Api", session: str) -> Found:
+    """The compaction of the idle session after its stop, as it ended. Raises CommandError if there is none."""
+    found = await api.get(f"/sessions/{session}")
+    episode_id, active = found["active_compaction_id"], found["active_run_id"]
+    if episode_id is None:
+        raise CommandError(
+            f"Session {session} has no compaction to stop.",
+            why="That of an active run is stopped with the run." if active else "",
+            mend=f"agentloom stop {active}" if active else f"agentloom sessions show {session}",
+            exit_code=ExitCode.REFUSED,
+        )
+    await api.post(f"/compactions/{episode_id}/stop")
+    stopped: Found = await api.get(f"/compactions/{episode_id}", wait_s=STOPPED_WITHIN_S)
+    return stopped
+
+
+def _say_stopped(found: Found, *, as_json: bool) -> int:
+    from cli.following import compacted
+
+    if as_json:
+        print_json(found)
+    elif found["status"] in UNDER_WAY:
+        print_lines([f"compaction {found['episode_id']} is being stopped"])
+    else:
+        print_lines([compacted(found)])  # it may have ended by itself before the stop came
+    return ExitCode.DONE
+
+
+def _goes_on(asked: Found) -> str:
+    """What somebody is told who no longer waits."""
+    stop = f"agentloom compact {asked['session_id']} --stop" if asked["episode_id"] else ""
+    also = f"   (or: {stop})" if stop else ""
+    return f"the compaction goes on: agentloom show compactions {asked['run_id']}{also}"
 
 
 async def _event_head(api: "Api", session: str) -> int:
@@ -71,7 +116,7 @@ async def _ended(api: "Api", episode_id: str, *, quiet: bool) -> Found:
         if found["cursor"] > finished and not quiet:
             note(f"block {found['cursor']} of {found['blocks']} is summarised")
         finished = found["cursor"]
-        if found["status"] not in ("queued", "running"):
+        if found["status"] not in UNDER_WAY:
             return found
 
 

@@ -142,6 +142,12 @@ def ending(run: Mapping[str, Any]) -> str:
     return f"run {run['run_id']} {run['status']}{reason}"
 
 
+def figures(run: Mapping[str, Any]) -> str:
+    """The numbers of a Run's error, by name; nothing if it has none."""
+    numbers = (run["error"] or {}).get("numbers", {})
+    return ", ".join(f"{name} {number}" for name, number in sorted(numbers.items()))
+
+
 def exit_code(run: Mapping[str, Any]) -> int:
     """0 for a Run that succeeded, 1 for every other end."""
     return ExitCode.DONE if run["status"] == SUCCEEDED else ExitCode.ENDED_OTHERWISE

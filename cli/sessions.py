@@ -59,6 +59,8 @@ def show(session: SessionId, json: AsJson = False) -> int:
         return 0
     state = "archived" if found["archived"] else "open"
     print_lines([f"{found['title'] or '(no title)'} · agent {found['agent']} · {state}"])
+    if compaction := found["active_compaction_id"]:
+        print_lines([f"compaction {compaction} is under way   (stop it: agentloom compact {session} --stop)"])
     columns = ("no", "run", "status", "end", "loops", "tokens in/out")
     print_table(columns, (_run_row(run) for run in found["runs"]))
     return 0
@@ -132,7 +134,9 @@ def _patch(session: str, change: dict[str, Any], done: str) -> int:
 
 
 def _row(one: dict[str, Any]) -> tuple[object, ...]:
-    title = (one["title"] or "") + (" (archived)" if one["archived"] else "")
+    marks = [" (archived)"] if one["archived"] else []
+    marks += [" (compacting)"] if one["active_compaction_id"] else []
+    title = "".join([one["title"] or "", *marks]).strip()
     return one["session_id"], one["agent"], one["run_head"], one["active_run_id"] or "", title, one["created_at"][:19]
 
 

@@ -112,6 +112,7 @@ def _facts(run: dict[str, Any]) -> list[tuple[str, object]]:
         ("cost", usage["cost"] if usage["cost"] is not None else "unknown"),
         ("workflow", run["workflow_id"]),
         *([("error", f"{error['message']} ({error['code']})")] if error else []),
+        *sorted(error.get("numbers", {}).items()),
     ]
 
 

@@ -19,7 +19,10 @@ LAST = UUID(int=2**128 - 1)
 
 @dataclass(frozen=True)
 class SessionRow:
-    """A session; `run_head` is the number of its newest Run."""
+    """A session; `run_head` is the number of its newest Run.
+
+    `active_compaction_id` is a compaction that was asked for while it was idle and has not ended; questions go on.
+    """
 
     session_id: UUID
     agent: str
@@ -27,14 +30,17 @@ class SessionRow:
     archived: bool
     run_head: int
     active_run_id: UUID | None
+    active_compaction_id: UUID | None
     created_at: datetime
 
 
 COLUMNS = """
     SELECT s.session_id, a.name AS agent, s.title_id, s.archived_at IS NOT NULL AS archived, s.run_head,
-           r.run_id AS active_run_id, s.created_at
+           r.run_id AS active_run_id, e.episode_id AS active_compaction_id, s.created_at
     FROM sessions s JOIN agents a USING (agent_id)
     LEFT JOIN runs r ON r.session_id = s.session_id AND r.status IN ('queued', 'running')
+    LEFT JOIN compaction_episodes e
+      ON e.session_id = s.session_id AND e.operation_id IS NULL AND e.status IN ('queued', 'running')
     WHERE s.owner_id = :owner_id
 """
 ONE = text(f"{COLUMNS} AND s.session_id = :session_id")

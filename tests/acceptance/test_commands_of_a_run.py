@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from tests.support import replies
+from tests.support.compactions import SMALL
 from tests.support.run_world import RunWorld
 
 AGENTLOOM = Path(sys.executable).parent / "agentloom"
@@ -118,6 +120,21 @@ async def test_what_can_not_be_done_says_what_can(world: RunWorld) -> None:
     over = await command(world, "resume", run["run_id"])
     assert (over.code, "RUN_NOT_RESUMABLE" in over.err, len(over.err.splitlines())) == (4, True, 3)
     assert "agentloom ask --session" in over.err
+
+
+async def test_a_run_that_failed_shows_the_numbers_of_its_error(world: RunWorld) -> None:
+    """SPEC 17, E: where it ended, and whenever it is looked at; --json has them as they are."""
+    await world.publish(**SMALL)
+    asked = await command(world, "ask", "--agent", "scout", "x" * 7_000)
+    assert (asked.code, len(asked.err.splitlines())) == (1, 6)  # three of progress
+    why = next(line for line in asked.err.splitlines() if "why:" in line)
+    assert "input_limit 6744, phase preparing, protected_tokens 7" in why
+    [session] = await world.items("/sessions")
+    [run] = await world.items(f"/sessions/{session['session_id']}/runs")
+    shown = (await command(world, "show", "run", run["run_id"])).out
+    for name, number in run["error"]["numbers"].items():
+        assert re.search(rf"{name} +{number}\b", shown), name
+    assert json.loads((await command(world, "show", "run", run["run_id"], "--json")).out) == run
 
 
 async def test_a_shown_request_has_the_bytes_that_the_model_got(world: RunWorld) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,6 +95,38 @@ async def test_without_waiting_it_says_what_was_begun(world: RunWorld, says: Say
     assert (begun["session_id"], begun["episode_id"] is not None) == (session, True)
 
 
+async def test_a_compaction_under_way_is_shown_with_its_session_and_can_be_stopped(world: RunWorld, says: Says) -> None:
+    """SPEC 17, K12, S8: by the session alone; afterwards there is none to show or to stop."""
+    session = await asked(world, 3)
+    assert (await world.get(f"/sessions/{session}"))["active_compaction_id"] is None
+    says.summary = replies.text(SUMMARY).but(hold="never")
+    process = await started(world, "compact", session)
+    await world.model.wait_for_requests(4)
+    compaction = (await world.get(f"/sessions/{session}"))["active_compaction_id"]
+    assert [one["active_compaction_id"] for one in await world.items("/sessions")] == [compaction]
+    assert f"compaction {compaction} is under way" in (await run(world, "sessions", "show", session)).out
+    assert "(compacting)" in (await run(world, "sessions", "list")).out
+    stopped = await run(world, "compact", session, "--stop")
+    assert (stopped.code, stopped.out) == (0, "the compaction was stopped\n")
+    assert (await ended(process)).code == 1
+    assert "under way" not in (await run(world, "sessions", "show", session)).out
+    none = await run(world, "compact", session, "--stop")
+    assert (none.code, none.out, len(none.err.splitlines())) == (4, "", 2)
+
+
+async def test_a_compaction_that_is_left_alone_can_be_stopped_as_ctrl_c_says(world: RunWorld, says: Says) -> None:
+    """SPEC 17: exit code 130, and both commands that go on from there."""
+    session = await asked(world, 3)
+    says.summary = replies.text(SUMMARY).but(hold="never")
+    process = await started(world, "compact", session)
+    await world.model.wait_for_requests(4)
+    process.send_signal(signal.SIGINT)
+    left = await ended(process)
+    assert left.code == 130
+    assert f"agentloom compact {session} --stop" in left.err
+    assert json.loads((await run(world, "compact", session, "--stop", "--json")).out)["status"] == "cancelled"
+
+
 async def with_active_run(world: RunWorld, turns: int, **context: int) -> tuple[str, str]:
     """A session whose Run waits in its model call after `turns` tool results, and goes on for two more."""
 
@@ -115,6 +148,8 @@ async def with_active_run(world: RunWorld, turns: int, **context: int) -> tuple[
 async def test_an_active_runs_compaction_is_followed_to_its_gain(world: RunWorld) -> None:
     """SPEC 17, K12: it comes before the Run's next request; the command waits for it and not for the Run."""
     session, run_id = await with_active_run(world, 3)
+    refused = await run(world, "compact", session, "--stop")
+    assert (refused.code, f"agentloom stop {run_id}" in refused.err) == (4, True)
     process = await started(world, "compact", session)
     assert process.stderr
     assert run_id in (await process.stderr.readline()).decode()

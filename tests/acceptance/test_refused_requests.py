@@ -77,6 +77,13 @@ async def test_a_question_that_can_not_fit_is_told_by_its_own_size(world: RunWor
     _, manifest = await last_business(world, run)
     (protected,) = map(int, re.findall(r"(\d+) tokens of 6744", run["error"]["message"]))
     assert 7_000 < protected < 8_000 < manifest["estimated_input_tokens"]
+    assert run["error"]["numbers"] == {
+        "estimated_input_tokens": manifest["estimated_input_tokens"],
+        "input_limit": 6_744,
+        "phase": "preparing",
+        "protected_tokens": protected,
+    }
+    assert (await world.items(f"/sessions/{session}/runs"))[-1]["error"] == run["error"]
 
 
 async def test_a_request_whose_compaction_failed_has_its_manifest_too(world: RunWorld) -> None:

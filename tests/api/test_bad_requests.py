@@ -8,7 +8,7 @@ import pytest
 
 from api.errors import PROBLEM_MEDIA_TYPE
 from api.wiring import ApiOptions
-from tests.api.conftest import DEFINITION, Person, opened
+from tests.api.conftest import DEFINITION, Person, asked, opened
 
 MARK = "planted-marker"
 JSON = {"Content-Type": "application/json"}
@@ -192,6 +192,43 @@ async def test_an_unknown_parameter_is_told_by_its_position_with_those_that_are_
     refused = await ann.http.post("/sessions", params={MARK: 1}, json={"agent": "helper"})
     detail = check_problem(refused, 422, "INPUT_INVALID")["detail"]
     assert detail == "Query parameter 1 is not known here; this address takes none."
+
+
+NO_BODY = (
+    ("GET", "/sessions"),
+    ("GET", "/usage"),
+    ("GET", "/sessions/{session}"),
+    ("GET", "/runs/{run}/events"),
+    ("POST", "/runs/{run}/stop"),
+    ("DELETE", "/inputs/{input}"),
+    ("DELETE", "/connections/gone"),
+)
+UNASKED = (b'{"confirm": true}', b"[]", b"null", b"planted-marker", b"\xff", b'{"a": ' * 500)
+
+
+async def test_a_body_where_none_belongs_is_refused_and_nothing_is_done(ann: Person, subtests: pytest.Subtests) -> None:
+    """Y5: what is sent is not ignored; whatever it is and calls itself."""
+    session = await opened(ann)
+    accepted = await asked(ann, session)
+    places = {"session": session, "run": accepted["run_id"], "input": accepted["input_id"]}
+    for method, path in NO_BODY:
+        for body in UNASKED:
+            with subtests.test(f"{method} {path}", body=body[:20]):
+                for headers in (JSON, {"Content-Type": "text/plain"}, {}):
+                    refused = await ann.http.request(method, path.format(**places), content=body, headers=headers)
+                    detail = check_problem(refused, 422, "INPUT_INVALID")["detail"]
+                    assert detail == "This address takes no body; send the request without one."
+    assert (await ann.http.get(f"/runs/{accepted['run_id']}")).json()["stop_requested"] is False
+    assert [one["state"] for one in (await ann.http.get(f"/sessions/{session}/inputs")).json()["items"]] == ["pending"]
+
+
+async def test_an_empty_body_is_fine_where_none_belongs(ann: Person, subtests: pytest.Subtests) -> None:
+    """Y5: no bytes, or an object without fields, which many clients send with every POST."""
+    run = (await asked(ann, await opened(ann)))["run_id"]
+    for body in (b"", b"{}", b" { } \n"):
+        with subtests.test(repr(body)):
+            assert (await ann.http.post(f"/runs/{run}/stop", content=body, headers=JSON)).status_code == 202
+            assert (await ann.http.request("GET", "/usage", content=body, headers=JSON)).status_code == 200
 
 
 async def test_a_header_that_decides_something_is_taken_once(ann: Person, subtests: pytest.Subtests) -> None:

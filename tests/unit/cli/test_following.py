@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cli.following import describe, ending, exit_code, gauge, next_after
+from cli.following import describe, ending, exit_code, figures, gauge, next_after
 
 
 @pytest.mark.parametrize(
@@ -76,3 +76,10 @@ def test_an_end_without_success_says_why() -> None:
     assert ending(run | {"error": None}) == "run r failed (model_auth)"
     error = {"code": "MODEL_FAILED", "message": "The model did not answer."}
     assert ending(run | {"error": error}) == "run r failed: The model did not answer. (MODEL_FAILED)"
+
+
+def test_the_numbers_of_an_error_stand_beside_it() -> None:
+    """17, E: none for an end without an error or for an error without numbers."""
+    error = {"code": "C", "message": "m", "numbers": {"phase": "preparing", "estimated_input_tokens": 9}}
+    assert figures({"error": error}) == "estimated_input_tokens 9, phase preparing"
+    assert figures({"error": error | {"numbers": {}}}) == figures({"error": None}) == ""
