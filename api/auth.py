@@ -1,5 +1,6 @@
 """Who is asking: `Authorization: Bearer <key>` to a principal, and how often that key may ask (SPEC Y1)."""
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -33,6 +34,20 @@ async def known_caller(request: Request) -> Principal:
 
 
 Caller = Annotated[Principal, Depends(authenticated)]
+
+
+def asked_again(
+    request: Request, sent: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]
+) -> Callable[[], Awaitable[bool]]:
+    """Whether the key of this request still is one: for an answer that goes on after it was checked."""
+
+    async def is_valid() -> bool:
+        return sent is not None and await find_key(services_of(request).store, sent.credentials) is not None
+
+    return is_valid
+
+
+StillValid = Annotated[Callable[[], Awaitable[bool]], Depends(asked_again)]
 
 
 async def administrator(caller: Caller) -> Principal:

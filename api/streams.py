@@ -4,7 +4,7 @@ Each event's id is its `run_seq`, so that a client that cuts the stream anywhere
 gets the same sequence. Rows are read only when the feed says that there are some; nothing polls.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from uuid import UUID
 
@@ -27,10 +27,15 @@ def check_known(after: int, head: int) -> None:
         raise InputInvalidError("This run has no event of that id yet.", after=after, newest=head)
 
 
-async def event_stream(services: Services, run_id: UUID, owner_id: UUID, after: int) -> AsyncIterator[bytes]:
-    """The bytes of the stream. Ends with the Run; if process or database go away before, the client comes back."""
+async def event_stream(
+    services: Services, run_id: UUID, owner_id: UUID, after: int, *, is_allowed: Callable[[], Awaitable[bool]]
+) -> AsyncIterator[bytes]:
+    """The bytes of the stream. Ends with the Run; if process or database go away before, the client comes back.
+
+    It ends with its key too, which is looked at before each piece: a Run can go on for days (SPEC Y1).
+    """
     try:
-        while True:
+        while await with_patience(is_allowed):
             run = await with_patience(lambda: reads.run(services.store, run_id, owner_id))
             newest = None
             async for event in _events_after(services, run_id, owner_id, after):

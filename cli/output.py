@@ -19,6 +19,11 @@ from rich.text import Text
 from context.errors import AgentLoomError
 
 PIPE_WIDTH = 240
+# What terminals obey, beside tabs and line ends: control characters of both sets, and those that turn the direction.
+_CONTROLS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"} | {0x7F: 0x2421}
+_UNSEEN = (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_SHOWN = _CONTROLS | dict.fromkeys(_UNSEEN, 0xFFFD)
+_IN_JSON = {code: f"\\u{code:04x}" for code in (0x7F, *_UNSEEN)}
 
 
 class ExitCode(IntEnum):
@@ -43,6 +48,14 @@ class CommandError(AgentLoomError):
         self.exit_code = exit_code
 
 
+def visible(text: str) -> str:
+    """The text as a terminal can only show it: one sign for each character that it would obey.
+
+    Answers, tool names and titles hold what models, tools and other people wrote.
+    """
+    return text.translate(_SHOWN)
+
+
 def data_console() -> Console:
     """Standard output, for tables; wide where it is no terminal, so that lines stay whole for other programs."""
     return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
@@ -56,7 +69,7 @@ def note_console() -> Console:
 def print_json(value: Any) -> None:
     """One line of JSON on standard output, for programs."""
     escaped = sys.stdout.encoding.lower() not in ("utf-8", "utf8")  # what can't be encoded is still JSON then
-    sys.stdout.write(json.dumps(value, ensure_ascii=escaped) + "\n")
+    sys.stdout.write(json.dumps(value, ensure_ascii=escaped).translate(_IN_JSON) + "\n")
     sys.stdout.flush()
 
 
@@ -68,30 +81,39 @@ def print_bytes(body: bytes) -> None:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Plain text on standard output, exactly as given."""
+    """Plain text on standard output: exactly as given to other programs, visibly to a terminal."""
+    shown = visible if sys.stdout.isatty() else str
     for line in lines:
-        sys.stdout.write(f"{line}\n")
+        sys.stdout.write(f"{shown(line)}\n")
     sys.stdout.flush()
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
     """A table on standard output. Cells are plain text, in which brackets are no markup, or styled text."""
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    shown = visible(title) if title else None
+    table = Table(title=shown, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else escape(str(cell)) for cell in row))
+        table.add_row(*(_inert(cell) if isinstance(cell, Text) else escape(visible(str(cell))) for cell in row))
     data_console().print(table)
 
 
 def print_rich(line: Text) -> None:
     """One line with styles of its own on standard output; they show on a terminal only."""
-    data_console().print(line, soft_wrap=True)
+    data_console().print(_inert(line), soft_wrap=True)
+
+
+def _inert(line: Text) -> Text:
+    """The same styles at the same places."""
+    shown = line.copy()
+    shown.plain = visible(line.plain)
+    return shown
 
 
 def note(text: str) -> None:
     """One line for a person, on standard error."""
-    note_console().print(escape(text), soft_wrap=True)
+    note_console().print(escape(visible(text)), soft_wrap=True)
 
 
 @contextmanager
@@ -101,7 +123,7 @@ def progress(text: str) -> Iterator[None]:
     if not console.is_terminal:
         yield
         return
-    with console.status(escape(text)):
+    with console.status(escape(visible(text))):
         yield
 
 
@@ -116,4 +138,4 @@ def print_error(what: str, *, why: str = "", mend: str = "") -> None:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return visible(" ".join(text.split()))

@@ -74,6 +74,11 @@ def over_budget() -> Ending:
 
 WHERE_SET = "The limit follows from context_window, output_reserve_tokens and safety_margin_tokens of the agent."
 
+GOES_ALONG = (
+    "A supplement goes along with whatever starts next until a model has got it; withdraw those that are too long"
+    " (DELETE /api/v1/inputs/{input_id})."
+)
+
 
 def refused(prepared: PreparedRequest) -> Ending:
     """The request may not be sent; the numbers say how large it is, never what is in it."""
@@ -89,6 +94,8 @@ def refused(prepared: PreparedRequest) -> Ending:
             tokens = prepared.estimated if prepared.protected is None else prepared.protected
             size = f"{tokens} tokens of {prepared.input_limit}, while preparing."
             sentence = f"{error.sentence} {size} {WHERE_SET}"
+            if error is ProtectedInputTooLargeError and prepared.supplements:
+                sentence = f"{sentence} {GOES_ALONG}"
             return Ending("failed", error.end_reason, error.code, sentence, numbers)
     sentence = "The request could not be put together; the worker's log has more."
     if prepared.refused == ConfigurationInvalidError.code:

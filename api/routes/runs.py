@@ -7,7 +7,7 @@ from uuid import UUID
 from fastapi import Header, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from api.auth import Caller
+from api.auth import Caller, StillValid
 from api.client_keys import KeyHeader, client_key, key_of_this_request
 from api.dispatching import dispatch_behind
 from api.openapi import refusals, router
@@ -78,6 +78,7 @@ async def _when_ended(services: Services, run_id: UUID, owner_id: UUID, wait_s: 
 async def read_events(
     run_id: UUID,
     caller: Caller,
+    is_allowed: StillValid,
     services: Wired,
     request: Request,
     after: After = 0,
@@ -91,7 +92,7 @@ async def read_events(
     if _wants_list(request):
         page = await event_page(services, run_id, caller.user_id, start, limit)
         return JSONResponse(page.model_dump(mode="json"))
-    stream = event_stream(services, run_id, caller.user_id, start)
+    stream = event_stream(services, run_id, caller.user_id, start, is_allowed=is_allowed)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 

@@ -86,6 +86,23 @@ async def test_a_question_that_can_not_fit_is_told_by_its_own_size(world: RunWor
     assert (await world.items(f"/sessions/{session}/runs"))[-1]["error"] == run["error"]
 
 
+async def test_a_carried_supplement_that_can_not_fit_is_told_with_what_to_do_about_it(world: RunWorld) -> None:
+    """SPEC E, S6, S12: it would go along with every further question, and make each of them fail."""
+    await world.publish(**SMALL)
+    session = await world.open_session()
+    world.model.add(replies.text("early").but(hold="answer"), "fine")
+    run_id = await world.start("q1", session)
+    await world.model.wait_for_requests(1)
+    sent = await world.send("y" * 7_000, session, mode="supplement")
+    world.model.release("answer")
+    assert (await world.ended(run_id))["status"] == "succeeded"
+    refused = await world.ask("q2", session)
+    assert refused["error"]["code"] == "CONTEXT_PROTECTED_INPUT_TOO_LARGE"
+    assert "withdraw" in refused["error"]["message"]
+    assert (await world.http.delete(f"/inputs/{sent['input_id']}")).status_code == 200
+    assert (await world.ask("q3", session))["answer"] == "fine"
+
+
 async def test_a_request_whose_compaction_failed_has_its_manifest_too(world: RunWorld) -> None:
     """SPEC A8, K8: it was measured, waited, and was never sent; its notes say how the compaction ended."""
     await world.publish(tools=["repeat"], **SMALL)

@@ -147,6 +147,21 @@ async def test_a_long_poll_returns_when_the_run_ends_and_not_before(ann: Person,
         assert (await waiting).json()["status"] == "stopped"
 
 
+async def test_a_stream_ends_with_the_key_that_opened_it(ann: Person, store: Store, run_id: str) -> None:
+    """Y1: what happens after a key was revoked is not told to whoever holds it, however long the Run goes on."""
+    made = (await ann.http.post("/keys", json={"user": "ann"})).json()
+    headers = {"Authorization": f"Bearer {made['api_key']}", "Accept": "text/event-stream"}
+    async with ann.http.stream("GET", f"/runs/{run_id}/events", headers=headers) as answer:
+        events = EventSource(answer).aiter_sse()
+        assert (await anext(events)).id == "1"
+        assert (await ann.http.delete(f"/keys/{made['key_id']}")).status_code == 204
+        await grow(store, run_id, 1)
+        async with asyncio.timeout(5):
+            assert [event.id async for event in events] == []
+    assert (await ann.http.get(f"/runs/{run_id}/events", headers=headers)).status_code == 401
+    assert [event["run_seq"] for event in await read_stream(ann, run_id, at_most=2)] == [1, 2]
+
+
 async def test_streams_and_long_polls_do_not_hold_the_end_of_the_process(
     app: FastAPI, store: Store, ann: Person, run_id: str
 ) -> None:
