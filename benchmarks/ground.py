@@ -21,6 +21,7 @@ from storage.outbox import dispatch
 from storage.payloads import Keys
 from storage.store import Store
 from tests.support import servers
+from tools.describing import description_of
 from tools.python import freeze_python
 from worker import Edges, build_worker, open_edges, settle_memory
 from workflows.dispatch import TemporalSender
@@ -107,7 +108,7 @@ def release(agent: AgentDefinition) -> Release:
     """The agent as published."""
     return Release(
         definition=agent,
-        tools=tuple(freeze_python(tool) for tool in agent.tools),
+        tools=tuple(freeze_python(tool, description_of(tool.entry or "")) for tool in agent.tools),
         context_window=agent.model.context_window or 0,
         window_source="manual",
         provider_output_limit=None,

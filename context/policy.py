@@ -335,6 +335,8 @@ class FrozenTool(Part):
     """Seconds one call may take."""
     retry_unknown: bool = False
     """Repeat allowed although the outcome is unknown."""
+    code: dict[str, str] | None = None
+    """For Python: SHA-256 of each source that it stands on, by module."""
 
 
 class Summariser(Part):

@@ -1,11 +1,10 @@
 """Python functions as tools: `module:function`, found by import, called in a thread or awaited (SPEC T1).
 
-Imports nothing of the user's before a release with such a tool is published or run. What the function prints is not
-captured; what it raises goes to the model and nowhere else.
+Imports nothing of the user's before such a tool is called: publishing has it described elsewhere. What the function
+prints is not captured; what it raises goes to the model and nowhere else.
 """
 
 import asyncio
-import importlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,59 +16,24 @@ from uuid import UUID
 from context.errors import ConfigurationInvalidError
 from context.policy import FrozenTool, ToolEntry
 from tools.arguments import Refused
+from tools.describing import PythonDescription
 from tools.errors import ToolUnavailableError
 from tools.outcomes import error_outcome
 from tools.port import ToolInvocation, ToolOutcome, single_effect
+from tools.python_code import code_of, is_outdated, load_function
 from tools.results import outcome_of_value
 from tools.running import Raised, Returned, attempted, run_async, run_in_thread
 from tools.schemas import checked_schema
-from tools.signatures import FunctionSignature, bind, describe, read_signature
+from tools.signatures import FunctionSignature, bind, read_signature
 
-RESTART = "If its file was edited since AgentLoom started, restart that (Ctrl-C, then: agentloom dev): it imports once."
-
-
-def load_function(entry: str) -> Callable[..., Any]:
-    """The function that `module:function` names.
-
-    Raises ConfigurationInvalidError with the module's name and at most the type of what importing it raised.
-    """
-    module_name, colon, path = entry.partition(":")
-    if not (module_name and colon and path):
-        raise ConfigurationInvalidError(f"A Python entry is written 'module:function', not '{entry}'.")
-    target = _imported(module_name)
-    for step in path.split("."):
-        target = getattr(target, step, None)
-    if not callable(target):
-        raise ConfigurationInvalidError(f"The module '{module_name}' has no function '{path}'. {RESTART}")
-    function: Callable[..., Any] = target
-    return function
+RESTART = (
+    "The worker imported the file of this tool before it was edited, and has to be restarted (agentloom dev: Ctrl-C,"
+    " and start it again). The tool was not called."
+)
 
 
-def _imported(module_name: str) -> Any:
-    missing: list[str | None] = []
-
-    def imported() -> Any:
-        try:
-            return importlib.import_module(module_name)
-        except ModuleNotFoundError as error:
-            missing.append(error.name)
-            raise
-
-    result = attempted(imported)
-    if isinstance(result, Returned):
-        return result.value
-    if any(_is_part(name, module_name) for name in missing):
-        raise ConfigurationInvalidError(f"There is no Python module '{module_name}' on the import path. {RESTART}")
-    raise ConfigurationInvalidError(f"Importing the Python module '{module_name}' failed with {result.error_type}.")
-
-
-def _is_part(missing: str | None, module_name: str) -> bool:
-    return missing is not None and f"{module_name}.".startswith(f"{missing}.")
-
-
-def freeze_python(entry: ToolEntry) -> FrozenTool:
-    """The function as frozen into a release. Imports its module; raises ConfigurationInvalidError."""
-    described = describe(load_function(entry.entry or ""), entry=entry.entry or "")
+def freeze_python(entry: ToolEntry, described: PythonDescription) -> FrozenTool:
+    """A function as frozen into a release. Raises ConfigurationInvalidError."""
     return FrozenTool(
         name=entry.name,
         description=entry.description or described.text,
@@ -81,6 +45,7 @@ def freeze_python(entry: ToolEntry) -> FrozenTool:
         effect=single_effect(entry),
         timeout_s=entry.timeout_s,
         retry_unknown=entry.retry_unknown,
+        code=described.code,
     )
 
 
@@ -90,9 +55,16 @@ class _Loaded:
     signature: FunctionSignature
 
 
-def _loaded(entry: ToolEntry) -> _Loaded:
-    function = load_function(entry.entry or "")
-    return _Loaded(function, read_signature(function, entry=entry.entry or ""))
+def _loaded(entry: ToolEntry, frozen: FrozenTool) -> _Loaded:
+    """The function, if this process has the code it was published with. Raises ConfigurationInvalidError."""
+    written = entry.entry or ""
+    try:
+        function = load_function(written)
+    finally:
+        code_of(written)  # as it is imported now
+        if is_outdated(frozen.code or {}):
+            raise ConfigurationInvalidError(RESTART) from None
+    return _Loaded(function, read_signature(function, entry=written))
 
 
 class PythonTool:
@@ -106,7 +78,7 @@ class PythonTool:
     async def run(self, call: ToolInvocation, *, on_progress: Callable[[], None]) -> ToolOutcome:
         if self._kept is None:
             try:
-                self._kept = await asyncio.to_thread(_loaded, self._entry)
+                self._kept = await asyncio.to_thread(_loaded, self._entry, self.frozen)
             except ConfigurationInvalidError as error:
                 return error_outcome("ToolMisconfigured", error.message)
         return await self._called(self._kept, call, on_progress)

@@ -4,9 +4,8 @@ A release never changes, so a box is built once per release and process. What a 
 secrets) is given by whoever wires.
 """
 
-import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -15,6 +14,7 @@ import httpx
 from context.errors import ConfigurationInvalidError
 from context.policy import AgentDefinition, FrozenTool, Release, ToolEntry
 from tools.builtin import Backends, BuiltinTool, freeze_builtin, has_backend
+from tools.describing import PythonDescription, descriptions_of
 from tools.http import HttpTool, freeze_http
 from tools.mcp import McpTool, list_frozen, wire_name
 from tools.mcp_access import OpenServers
@@ -40,25 +40,31 @@ async def freeze_tools(
 ) -> tuple[FrozenTool, ...]:
     """The callable tools of a definition, in its order, with `result_read` behind them if there are any (SPEC T1, T5).
 
-    Imports Python modules and asks MCP servers; nothing else leaves the process. Raises ConfigurationInvalidError.
+    Has Python modules imported elsewhere and asks MCP servers; nothing else leaves the process. Raises
+    ConfigurationInvalidError.
     """
+    described = await descriptions_of([entry.entry or "" for entry in definition.tools if entry.kind == "python"])
     frozen: list[FrozenTool] = []
     for entry in definition.tools:
-        frozen += await _frozen(entry, open_servers, resolve_secret)
+        frozen += await _frozen(entry, described, open_servers, resolve_secret)
     if frozen and not any(tool.kind == "builtin" and tool.name == "result_read" for tool in frozen):
         frozen.append(freeze_builtin(_RESULT_READ))
     return tuple(_with_unique_names(frozen))
 
 
-async def _frozen(entry: ToolEntry, open_servers: OpenServers, resolve_secret: ResolveSecret) -> Sequence[FrozenTool]:
+async def _frozen(
+    entry: ToolEntry,
+    described: Mapping[str, PythonDescription],
+    open_servers: OpenServers,
+    resolve_secret: ResolveSecret,
+) -> Sequence[FrozenTool]:
     match entry.kind:
         case "builtin":
             return [freeze_builtin(entry)]
         case "http":
             return [freeze_http(entry)]
         case "python":
-            # Importing a module may take seconds, which the event loop doesn't have.
-            return [await asyncio.to_thread(freeze_python, entry)]
+            return [freeze_python(entry, described[entry.entry or ""])]
         case "mcp":
             return await list_frozen(entry, open_servers=open_servers, resolve_secret=resolve_secret)
 

@@ -14,11 +14,14 @@ from typing import Any
 import pytest
 
 from context.errors import ConfigurationInvalidError
+from context.policy import FrozenTool, ToolEntry
 from tests.support.tool_calls import OPERATION, entry, invocation, no_progress
 from tools.arguments import Accepted, check_arguments
+from tools.describing import description_of
 from tools.errors import ToolTimeoutError
 from tools.port import ToolOutcome
-from tools.python import PythonTool, freeze_python, load_function
+from tools.python import PythonTool, freeze_python
+from tools.python_code import load_function
 from tools.results import MAX_RESULT_BYTES, outcome_of_value
 from tools.running import THREADS, run_within_limit
 
@@ -27,7 +30,12 @@ MODULE = "tests.support.python_tools"
 
 def tool(function: str, **fields: Any) -> PythonTool:
     written = entry(kind="python", entry=f"{MODULE}:{function}", **fields)
-    return PythonTool(freeze_python(written), written)
+    return PythonTool(published(written), written)
+
+
+def published(written: ToolEntry) -> FrozenTool:
+    """The entry as published; its module is imported here."""
+    return freeze_python(written, description_of(written.entry or ""))
 
 
 async def result(function: str, **arguments: Any) -> ToolOutcome:
@@ -314,7 +322,7 @@ async def test_a_module_that_raises_anything_when_imported_is_answered(module: s
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(tmp_path))
         with pytest.raises(ConfigurationInvalidError, match=kind.rpartition(".")[2]):
-            freeze_python(entry(kind="python", entry=f"{module}:f"))
+            description_of(f"{module}:f")
         broken = PythonTool(tool("add").frozen, entry(kind="python", entry=f"{module}:f"))
         async with asyncio.timeout(2):
             found = error(await broken.run(invocation(a=1), on_progress=no_progress))
@@ -405,7 +413,7 @@ async def test_a_running_tool_shows_signs_of_life() -> None:
 def test_what_cannot_be_a_tool_is_refused_in_one_sentence(written: str, words: str) -> None:
     """SPEC E: CONFIGURATION_INVALID names what to mend, and nothing of what an import said."""
     with pytest.raises(ConfigurationInvalidError) as refused:
-        freeze_python(entry(kind="python", entry=written))
+        description_of(written)
     assert words in refused.value.message
     assert "MARK" not in refused.value.message
     assert refused.value.__cause__ is None
@@ -413,8 +421,7 @@ def test_what_cannot_be_a_tool_is_refused_in_one_sentence(written: str, words: s
 
 async def test_a_function_that_vanished_after_publishing_is_answered_and_not_failed() -> None:
     """SPEC T9."""
-    frozen = tool("add").frozen
-    gone = PythonTool(frozen, entry(kind="python", entry=f"{MODULE}:gone"))
+    gone = PythonTool(tool("add").frozen, entry(kind="python", entry=f"{MODULE}:gone"))
     assert error(await gone.run(invocation(a=1), on_progress=no_progress))["type"] == "ToolMisconfigured"
 
 
