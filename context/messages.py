@@ -5,6 +5,7 @@ message is stored as its canonical JSON, and everything that is hashed is hashed
 """
 
 import json
+import math
 import re
 from typing import Any, Literal
 
@@ -60,7 +61,7 @@ def arguments_object(text: str) -> dict[str, Any] | None:
     if not text.strip():
         return {}
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
@@ -68,6 +69,14 @@ def arguments_object(text: str) -> dict[str, Any] | None:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(name)
+
+
+def _finite(text: str) -> float:
+    """A number too large for any reader is none: strict servers refuse each request that repeats it."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError
+    return value
 
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")

@@ -87,7 +87,7 @@ class ModelSettings(Part):
     merge_user_messages: bool | None = None
     """Join adjacent user messages visibly; none leaves it to the provider's profile."""
     parameters: Json = Field(default_factory=dict)
-    """Further request fields sent as they are, such as `temperature`."""
+    """Further request fields sent as they are, such as `temperature`; `stream_options: null` leaves that field out."""
     retry: RetryPolicy = RetryPolicy()
     """When a failed model call is tried again."""
     timeout_s: float = Field(300, gt=0, le=3_600)
@@ -99,7 +99,7 @@ class ModelSettings(Part):
     @classmethod
     def _own_fields_stay_ours(cls, value: dict[str, Any]) -> dict[str, Any]:
         taken = {"messages", "tools", "model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n"}
-        if clash := sorted(taken & value.keys()):
+        if clash := sorted(taken & {key for key in value if (key, value[key]) != ("stream_options", None)}):
             raise ValueError(f"these request fields are set by AgentLoom: {', '.join(clash)}")
         return value
 

@@ -105,7 +105,7 @@ def classify(status: int, headers: Mapping[str, str], body: bytes, *, now: datet
     complaint = failure_shapes.complaint_in(body)
     if status == 405 or (status == 400 and failure_shapes.is_no_tls(complaint)):
         return NoApiError(status)
-    return _verdict(status, complaint, retry_after(headers, now=now))
+    return _verdict(status, complaint, retry_after(headers, now=now) or complaint.wait_s)
 
 
 def classify_embedded(error: object, *, status: int = 200) -> ModelCallError:
@@ -113,8 +113,9 @@ def classify_embedded(error: object, *, status: int = 200) -> ModelCallError:
     complaint = failure_shapes.complaint_of(error)
     embedded = complaint.embedded_status
     meant = embedded or _meant_status(complaint)
-    verdict = _verdict(meant, complaint, None)
-    return ModelCallError(verdict.reason, retryable=verdict.retryable, status=embedded or status)
+    verdict = _verdict(meant, complaint, complaint.wait_s)
+    pause = verdict.retry_after_s
+    return ModelCallError(verdict.reason, retryable=verdict.retryable, status=embedded or status, retry_after_s=pause)
 
 
 def _meant_status(complaint: Complaint) -> int:

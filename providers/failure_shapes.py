@@ -12,6 +12,14 @@ from typing import Any
 _LONGEST_SEARCHED = 4_000
 _CODE_KEYS = ("code", "type", "status", "error_code", "statusCode", "status_code")
 _TEXT_KEYS = ("message", "detail", "msg", "error_msg", "status_msg")
+_LONGEST_WAIT_S = 366 * 86_400
+_UNITS = {"h": 3_600, "m": 60, "s": 1, "ms": 0.001}
+_DURATION = (
+    r"(?:(?P<h>\d{1,9}) ?h(?:ours?)?)? ?(?:(?P<m>\d{1,9}) ?m(?:in(?:ute)?s?)?(?!s))? ?"
+    r"(?:(?P<s>\d{1,9}(?:\.\d{1,9})?) ?s(?:ec(?:ond)?s?)?|(?P<ms>\d{1,9}(?:\.\d{1,9})?) ?ms)?"
+)
+_WAIT = re.compile(_DURATION)
+_WISH = re.compile(r"(?:try again|retry|wait) (?:in|after|for) (?=\d)" + _DURATION + r"(?![\w])")
 _NO_FAULT = frozenset({"", "0", "200", "ok", "success"})
 _STATUS = re.compile(r"[45][0-9][0-9]")
 
@@ -22,6 +30,15 @@ class Complaint:
 
     codes: frozenset[str] = frozenset()
     text: str = ""
+    wait: str = ""
+    """How long to wait, as the object writes it in a field of its own (`54s`)."""
+
+    @property
+    def wait_s(self) -> float | None:
+        """Seconds the provider asks to wait, in a field or in its words; None if it doesn't, or impossibly."""
+        found = _WAIT.fullmatch(self.wait) if self.wait else _WISH.search(self.text)
+        seconds = sum(float(found[unit] or 0) * size for unit, size in _UNITS.items()) if found else 0
+        return seconds if 0 < seconds < _LONGEST_WAIT_S else None
 
     @property
     def embedded_status(self) -> int | None:
@@ -79,7 +96,7 @@ def complaint_of(value: object) -> Complaint:
     if not isinstance(inner, dict | list | str) or not inner:
         return own
     found = complaint_of(inner)
-    return Complaint(codes=found.codes | own.codes, text=found.text or own.text)
+    return Complaint(codes=found.codes | own.codes, text=found.text or own.text, wait=found.wait or own.wait)
 
 
 def _passed_on(value: dict[str, Any]) -> object:
@@ -96,7 +113,12 @@ def _own_complaint(value: dict[str, Any]) -> Complaint:
     codes = {_code(value.get(key)) for key in _CODE_KEYS} - {""}
     texts = [value.get(key) for key in _TEXT_KEYS]
     text = next((text for text in texts if isinstance(text, str) and text), "")
-    return Complaint(codes=frozenset(codes), text=_searchable(text))
+    return Complaint(codes=frozenset(codes), text=_searchable(text), wait=_wait_in(value.get("details")))
+
+
+def _wait_in(details: object) -> str:
+    waits = [one.get("retryDelay") for one in details if isinstance(one, dict)] if isinstance(details, list) else []
+    return next((wait.strip().lower() for wait in waits if isinstance(wait, str)), "")
 
 
 def _code(value: object) -> str:

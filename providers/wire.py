@@ -106,7 +106,9 @@ def request_fields(
     """Everything of the request but its messages: canonical JSON of an object, the same for each call of a release."""
     fields: dict[str, Any] = {**parameters, "model": model, "stream": True}
     fields[profile.output_limit_field] = max_output_tokens
-    if profile.include_usage:
+    if "stream_options" in parameters:  # null, by the definition: for servers that refuse the field
+        del fields["stream_options"]
+    elif profile.include_usage:
         fields["stream_options"] = {"include_usage": True}
     if tools:
         fields["tools"] = [_tool_form(tool) for tool in tools]

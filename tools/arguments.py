@@ -38,7 +38,10 @@ class Refused:
         return error_content(self.error_type, self.message)
 
 
-NO_OBJECT = Refused("The arguments are not a valid JSON object; the tool was not called. Send the call again.")
+NO_OBJECT = Refused(
+    "The arguments are not a valid JSON object; the tool was not called. Send the call again with one, {} if the tool"
+    " takes no arguments."
+)
 TOO_MUCH = Refused("The arguments are too large to be checked; the tool was not called. Send less at once.")
 
 

@@ -45,7 +45,7 @@ def _outcome(answer: CallToolResult, raw: bytes, call: ToolInvocation) -> ToolOu
         parts = [_shown(block, artifacts, call) for block in answer.content]
     except ValueError:
         return replace(error_outcome("InvalidToolResult", "The tool's binary content is not valid base64."), raw=raw)
-    if not parts and answer.structured_content is not None:
+    if not any(part.strip() for part in parts) and answer.structured_content is not None:
         parts = [_json(finite(answer.structured_content))]
     text = "\n".join(parts)
     if answer.is_error:

@@ -21,6 +21,7 @@ from tools.checking import UNCHECKED, WorkExceededError, bounded, bounded_valida
 from tools.patterns import compiled
 
 _VALUES = frozenset({"const", "enum", "default", "examples"})
+_NAMED_PARTS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 
 
 class TooMuchToCheckError(Exception):
@@ -36,7 +37,8 @@ def errors_of(value: Any, schema: dict[str, Any]) -> list[ValidationError]:
 def checked_schema(schema: dict[str, Any], *, tool: str, declared: bool = True) -> dict[str, Any]:
     """The schema if it can describe an arguments object and stands on its own; one `declared` can be checked wholly.
 
-    Raises ConfigurationInvalidError, naming the tool.
+    A list of anything is written out, since strict servers refuse one without `items` (SPEC A11). Raises
+    ConfigurationInvalidError, naming the tool.
     """
     if schema.get("type") != "object":
         raise ConfigurationInvalidError(f'The schema of the tool \'{tool}\' must have "type": "object".')
@@ -48,7 +50,26 @@ def checked_schema(schema: dict[str, Any], *, tool: str, declared: bool = True) 
     resolver = _resolver(schema)
     if lost := next((name for name in set(_references(schema)) if not _resolves(resolver, name)), None):
         raise ConfigurationInvalidError(f"The schema of the tool '{tool}' refers to '{lost[:100]}', which it lacks.")
-    return schema
+    whole: dict[str, Any] = _with_items(schema)
+    return whole
+
+
+def _with_items(node: Any) -> Any:
+    """The same schema in which each list names its items."""
+    if isinstance(node, list):
+        return [_with_items(part) for part in node]
+    if not isinstance(node, dict):
+        return node
+    whole = {key: _part_with_items(key, part) for key, part in node.items()}
+    kinds = node["type"] if isinstance(node.get("type"), list) else [node.get("type")]
+    is_bare = "array" in kinds and not node.keys() & {"items", "prefixItems"}
+    return whole | {"items": {}} if is_bare else whole
+
+
+def _part_with_items(key: str, part: Any) -> Any:
+    if key in _NAMED_PARTS and isinstance(part, dict):
+        return {name: _with_items(named) for name, named in part.items()}
+    return part if key in _VALUES else _with_items(part)
 
 
 def _errors(kind: type[Validator], schema: Any, value: Any) -> list[ValidationError]:

@@ -87,6 +87,14 @@ async def test_numbers_that_json_lacks_are_words(servers: McpServers) -> None:
     assert json.loads(outcome.raw, parse_constant=pytest.fail)["structuredContent"] == {"t": "nan", "u": ["-inf"]}
 
 
+@pytest.mark.parametrize("is_error", [False, True])
+async def test_a_value_beside_texts_that_say_nothing_is_the_result(servers: McpServers, is_error: bool) -> None:
+    """SPEC T9: servers write the value into the structured part alone, of errors too."""
+    answer = {"content": [{"type": "text", "text": " "}], "structuredContent": {"t": 21}, "isError": is_error}
+    outcome = await answered(servers, json.dumps(answer))
+    assert (outcome.status, "21" in outcome.content) == ("error" if is_error else "ok", True)
+
+
 async def test_an_error_of_the_tools_own_without_words_is_named(servers: McpServers) -> None:
     """SPEC T9, A11."""
     assert error_type(await answered(servers, '{"content": [], "isError": true}')) == "ToolError"

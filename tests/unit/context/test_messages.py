@@ -89,7 +89,8 @@ def test_no_text_means_no_arguments(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['{"a": 1', "[]", "null", "1", '"{}"', '{"a": NaN}', '{"a": Infinity}', "{}{}", "[" * 100_000]
+    "text",
+    ['{"a": 1', "[]", "null", "1", '"{}"', '{"a": NaN}', '{"a": Infinity}', '{"a": -1E400}', "{}{}", "[" * 100_000],
 )
 def test_anything_but_an_object_is_none(text: str) -> None:
     """SPEC T3, A11: nothing is guessed, whatever the depth."""

@@ -127,7 +127,7 @@ def test_any_ratio_that_is_taken_is_shown_in_a_form_that_is_taken(written: float
 
 def test_a_definition_shown_by_a_release_can_be_published_again() -> None:
     """18: what is read is what may be written, in JSON's forms."""
-    model = MODEL | {"price": {"input": 0.15}, "parameters": {"temperature": 0.2}}
+    model = MODEL | {"price": {"input": 0.15}, "parameters": {"temperature": 0.2, "stream_options": None}}
     whole = defined(model=model, tools=[TOOL], instructions=[{"name": "n", "text": "x"}], limits={"max_cost": 2})
     shown = whole.model_dump(mode="json", by_alias=True)
     assert AgentDefinition.model_validate(shown) == whole

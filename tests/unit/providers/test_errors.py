@@ -197,3 +197,26 @@ def test_the_wish_to_wait_is_read_in_each_form(headers: dict[str, str], seconds:
     """Case 037: odd values mean the default back-off, and nothing raises."""
     assert retry_after(headers, now=NOW) == seconds
     assert classify(429, headers, b"", now=NOW).retry_after_s == seconds
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds"),
+    [
+        ({"message": "Rate limit reached. Please try again in 7.66s. Visit x"}, 7.66),
+        ({"message": "Rate limit reached. Please try again in 850ms."}, 0.85),
+        ({"message": "Rate limit reached. Please try again in 1m2.5s."}, 62.5),
+        ({"message": "Please try again in 2h3m."}, 7380),
+        ({"message": "Requests have exceeded the rate limit. Please retry after 10 seconds."}, 10),
+        ({"message": "Quota exceeded. Please retry in 54.25s."}, 54.25),
+        ({"message": "x", "details": [{"violations": []}, {"retryDelay": "54s"}]}, 54),
+        ({"message": "x", "details": [{"retryDelay": "soon"}, 5]}, None),
+        ({"message": "Too many tokens, please wait before trying again in 2030"}, None),
+        ({"message": "try again in " + "9" * 5_000 + "s"}, None),
+        ({"message": "try again in 0s"}, None),
+    ],
+)
+def test_a_wish_to_wait_in_the_error_itself_is_read(error: dict[str, Any], seconds: float | None) -> None:
+    """SPEC L2: many servers send no header; where there is one, it goes first."""
+    body = json.dumps({"error": error}).encode()
+    assert classify(429, {}, body).retry_after_s == seconds
+    assert classify(429, {"retry-after": "3"}, body).retry_after_s == 3

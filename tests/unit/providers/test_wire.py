@@ -91,6 +91,18 @@ def test_every_request_streams_and_asks_for_usage() -> None:
     assert request["temperature"] == 0.5
 
 
+def test_a_server_that_refuses_stream_options_is_sent_none() -> None:
+    """SPEC A11, L5: the tokens are then counted here."""
+    fields = request_fields(
+        profile=profile_for("openai_compatible"),
+        model="m",
+        tools=(),
+        max_output_tokens=5,
+        parameters={"stream_options": None, "top_p": None},
+    )
+    assert json.loads(fields) == {"model": "m", "max_tokens": 5, "stream": True, "top_p": None}
+
+
 def test_no_empty_tool_lists_are_sent() -> None:
     """SPEC A11."""
     request = sent([user("q"), ChatMessage(role="assistant", content="a"), user("q2")], tools=())

@@ -117,6 +117,33 @@ def test_a_schema_that_cannot_stand_alone_is_refused_at_publishing(schema: dict[
     assert words in refused.value.message
 
 
+def test_lists_of_anything_say_so_in_the_frozen_schema() -> None:
+    """SPEC A11: strict servers refuse every request that offers a list without `items`; it accepts what it did."""
+    bare: dict[str, Any] = {"type": ["array", "null"]}
+    schema = {
+        "type": "object",
+        "properties": {"type": {"type": "array"}, "default": bare, "b": {"type": "array", "items": bare}},
+        "$defs": {"c": {"anyOf": [{"type": "array", "prefixItems": [{}]}, {"type": "array", "default": [{}]}]}},
+        "examples": [{"type": "array"}],
+    }
+    whole = checked_schema(schema, tool="search")
+    assert whole["properties"] == {
+        "type": {"type": "array", "items": {}},
+        "default": bare | {"items": {}},
+        "b": {"type": "array", "items": bare | {"items": {}}},
+    }
+    assert whole["$defs"]["c"]["anyOf"] == [
+        {"type": "array", "prefixItems": [{}]},
+        {"type": "array", "default": [{}], "items": {}},
+    ]
+    assert whole["examples"] == schema["examples"]
+
+
+def test_a_call_without_an_object_is_told_what_to_send() -> None:
+    """SPEC T3: a model that wrote `null` for a tool without parameters must not write it again."""
+    assert "{} if" in refusal("null", {"type": "object"})
+
+
 def test_references_within_a_schema_are_followed() -> None:
     """SPEC T1."""
     schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/n"}}, "$defs": {"n": {"type": "integer"}}}
