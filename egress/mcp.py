@@ -1,5 +1,8 @@
 """The same guard for the MCP SDK, which speaks through `httpx2`. Redirects end in an error here, because the SDK would
 otherwise follow them itself; everything else is as in `egress.client`.
+
+An error that the SDK meets while it makes one request ends the connection for all others. So a request can be
+contained: what fails then is kept with the request, and the SDK gets an answer that fails this request alone.
 """
 
 import ssl
@@ -21,13 +24,34 @@ from egress.limits import REDIRECTS, EgressLimits, has_readable_encoding
 
 SocketOptions = Iterable[tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]]
 
-_REFUSAL = "agentloom.refusal"
+Failure = EgressError | httpx2.TransportError
+_FAILURE = "agentloom.failure"
+_CONTAINED = "agentloom.contained"
+_STAND_IN_STATUS = 502
 
 
-def refusal_of(request: httpx2.Request) -> EgressError | None:
-    """What the guard refused of this request or of its answer; the SDK keeps such an error to itself."""
-    refusal = request.extensions.get(_REFUSAL)
-    return refusal if isinstance(refusal, EgressError) else None
+class AnswerBrokenError(httpx2.StreamError):
+    """The body of a contained request's answer ended too early; of this kind the SDK makes that request's failure."""
+
+    def __init__(self) -> None:
+        super().__init__("the answer broke off")
+
+
+def contain(request: httpx2.Request) -> None:
+    """From here on a failure of this request is its own."""
+    request.extensions[_CONTAINED] = True
+
+
+def failure_of(request: httpx2.Request) -> Failure | None:
+    """What the guard refused of this request or its answer, or how the network failed it; the SDK keeps that."""
+    failure = request.extensions.get(_FAILURE)
+    return failure if isinstance(failure, Failure) else None
+
+
+def _note(failure: Failure, request: httpx2.Request) -> bool:
+    """Keeps the failure with the request; whether it is contained there."""
+    request.extensions[_FAILURE] = failure
+    return bool(request.extensions.get(_CONTAINED))
 
 
 class GuardedMcpBackend(httpcore2.AsyncNetworkBackend):
@@ -64,7 +88,7 @@ class GuardedMcpBackend(httpcore2.AsyncNetworkBackend):
 
 
 class BoundedMcpStream(httpx2.AsyncByteStream):
-    """Passes an answer through until it grows over its limit, then fails."""
+    """Passes an answer through until it grows over its limit, then fails; it keeps with the request how it failed."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, *, limit: int, request: httpx2.Request) -> None:
         self._inner = inner
@@ -72,19 +96,26 @@ class BoundedMcpStream(httpx2.AsyncByteStream):
         self._request = request
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for piece in self._inner:
-            self._left -= len(piece)
-            if self._left < 0:
-                self._request.extensions[_REFUSAL] = AnswerTooLargeError()
-                raise AnswerTooLargeError
-            yield piece
+        try:
+            async for piece in self._inner:
+                self._left -= len(piece)
+                if self._left < 0:
+                    raise AnswerTooLargeError
+                yield piece
+        except (EgressError, httpx2.TransportError) as failure:
+            if _note(failure, self._request):
+                raise AnswerBrokenError from None
+            raise
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
 class GuardedMcpTransport(httpx2.AsyncHTTPTransport):
-    """An httpx2 transport whose connections go through the guard; a redirect is an error."""
+    """An httpx2 transport whose connections go through the guard; a redirect is an error.
+
+    A contained request that fails is answered by a 502 without a body, which `failure_of` tells from a server's.
+    """
 
     def __init__(
         self, *, limits: EgressLimits, private_addresses: PrivateAddresses, verify: ssl.SSLContext | None = None
@@ -105,8 +136,9 @@ class GuardedMcpTransport(httpx2.AsyncHTTPTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         try:
             return await self._guarded(request)
-        except EgressError as refusal:
-            request.extensions[_REFUSAL] = refusal
+        except (EgressError, httpx2.TransportError) as failure:
+            if _note(failure, request):
+                return httpx2.Response(_STAND_IN_STATUS, request=request)
             raise
 
     async def _guarded(self, request: httpx2.Request) -> httpx2.Response:

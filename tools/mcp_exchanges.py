@@ -13,7 +13,8 @@ from http import HTTPStatus
 import httpx2
 
 from egress.errors import EgressError
-from egress.mcp import refusal_of
+from egress.mcp import AnswerBrokenError, Failure, contain, failure_of
+from tools.errors import ToolTimeoutError, ToolUnavailableError
 from tools.http_answers import HttpAnswer
 
 NOT_FOUND = HTTPStatus.NOT_FOUND
@@ -22,16 +23,25 @@ _FIRST_REFUSAL = HTTPStatus.BAD_REQUEST
 
 @dataclass
 class Exchange:
-    """The newest request of a call, or of opening a connection, and the answer that refused it."""
+    """The newest request of a call, or of opening a connection, and the answer that refused it.
+
+    `is_contained` says whether a failure must leave the connection as it is: others may use it.
+    """
 
     of_a_call: bool = False
+    is_contained: bool = True
     request: httpx2.Request | None = None
     answer: HttpAnswer | None = None
 
     @property
+    def failure(self) -> Failure | None:
+        """What the guard stopped, or how the network failed."""
+        return failure_of(self.request) if self.request is not None else None
+
+    @property
     def refusal(self) -> EgressError | None:
         """What the guard stopped."""
-        return refusal_of(self.request) if self.request is not None else None
+        return self.failure if isinstance(self.failure, EgressError) else None
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -49,6 +59,8 @@ _EXCHANGE: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
 async def note_request(request: httpx2.Request) -> None:
     """A hook of the client."""
     exchange = _EXCHANGE.get()
+    if exchange is None or exchange.is_contained:
+        contain(request)
     if exchange is None or request.method != "POST":
         return
     if not exchange.of_a_call or b'"tools/call"' in request.content:
@@ -60,8 +72,27 @@ async def note_answer(response: httpx2.Response) -> None:
     exchange = _EXCHANGE.get()
     if exchange is None or exchange.request is not response.request or response.status_code < _FIRST_REFUSAL:
         return
-    body = await response.aread()
-    exchange.answer = HttpAnswer(response.status_code, response.headers, response.charset_encoding, body)
+    try:
+        body = await response.aread()
+    except AnswerBrokenError:
+        return
+    if exchange.failure is None:
+        exchange.answer = HttpAnswer(response.status_code, response.headers, response.charset_encoding, body)
+
+
+def raise_failure(failure: Failure | None) -> None:
+    """Raises what a request failed with as a call's failure: EgressError or ToolUnavailableError."""
+    match failure:
+        case None:
+            return
+        case EgressError():
+            raise failure from None
+        case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.PoolTimeout():
+            raise ToolUnavailableError("unreachable", may_have_run=False) from None
+        case httpx2.TimeoutException():
+            raise ToolTimeoutError from None
+        case _:
+            raise ToolUnavailableError("connection_lost", may_have_run=True) from None
 
 
 def is_protocol_error(answer: HttpAnswer) -> bool:

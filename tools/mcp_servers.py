@@ -29,14 +29,20 @@ from pydantic import ValidationError
 from tools.errors import Problem, ServerUnusableError, ToolTimeoutError, ToolUnavailableError
 from tools.http_answers import HttpAnswer
 from tools.mcp_access import McpServer
-from tools.mcp_exchanges import NOT_FOUND, Exchange, is_protocol_error, note_answer, note_request
+from tools.mcp_exchanges import (
+    NOT_FOUND,
+    Exchange,
+    is_protocol_error,
+    note_answer,
+    note_request,
+    raise_failure,
+)
 from tools.mcp_listing import all_tools
 from tools.mcp_streams import UNDECODABLE, Heard, WatchedTransport
 from tools.port import Delivery
 from tools.running import Caught, unless_stopped
 
 _IDLE_S = 600.0
-_MOMENT_S = 0.5
 _WARDEN = (sys.executable, "-I", "-S", str(Path(__file__).with_name("warden.py")))
 """In front of a server's command: nothing of the server outlives its connection or this process."""
 _CANNOT_START: dict[int, Problem] = {
@@ -117,7 +123,7 @@ class McpServers:
         exchange = Exchange(of_a_call=True)
         with link.in_use(), exchange.watched():
             answer = await unless_stopped(_asked(client.call_tool(name, arguments, timeout_s, progressed, meta=meta)))
-            return await link.settled(answer, exchange)
+            return link.settled(answer, exchange)
 
     async def aclose(self) -> None:
         """Closes every connection and ends the servers started here."""
@@ -144,7 +150,7 @@ class _Opening:
     server: McpServer
     http_client_for: HttpClientFor
     folder: Path | None
-    exchange: Exchange = field(default_factory=Exchange)
+    exchange: Exchange = field(default_factory=lambda: Exchange(is_contained=False))
     heard: Heard = field(default_factory=Heard)
 
     @asynccontextmanager
@@ -280,7 +286,7 @@ class _Link:
             if self._is_retired and not self._calls_open:
                 self._end.set()
 
-    async def settled(
+    def settled(
         self, answer: CallToolResult | ServerRefusal, exchange: Exchange
     ) -> CallToolResult | ServerRefusal | HttpAnswer:
         """What the SDK's answer means: the server's own word, or the SDK's about a connection that failed."""
@@ -293,20 +299,17 @@ class _Link:
             if answer.code == CONNECTION_CLOSED and self.is_over:
                 raise ToolUnavailableError("connection_lost", may_have_run=True)
             return answer
-        return await self._settled_over_http(answer, exchange)
+        return self._settled_over_http(answer, exchange)
 
-    async def _settled_over_http(self, refusal: ServerRefusal, exchange: Exchange) -> ServerRefusal | HttpAnswer:
+    def _settled_over_http(self, refusal: ServerRefusal, exchange: Exchange) -> ServerRefusal | HttpAnswer:
         """Over HTTP the SDK gives a broken exchange codes that servers use too; what was seen tells them apart."""
-        if exchange.refusal is not None:
+        if exchange.failure is not None:
             self._is_retired = True
-            raise exchange.refusal from None
+            raise_failure(exchange.failure)
         if exchange.answer is not None:
             return self._refused(exchange.answer, refusal)
         if refusal.code == CONNECTION_CLOSED:
-            alone = self._calls_open == 1
-            # A broken connection reaches the caller a moment before its owner has ended with the reason.
-            await asyncio.wait({self._owner}, timeout=_MOMENT_S)
-            raise ToolUnavailableError("connection_lost", may_have_run=not (alone and _was_not_sent(self._failure)))
+            raise ToolUnavailableError("connection_lost", may_have_run=True)
         return refusal
 
     def _refused(self, answer: HttpAnswer, refusal: ServerRefusal) -> ServerRefusal | HttpAnswer:
@@ -326,6 +329,7 @@ class _Link:
         caught = Caught()
         with caught, _untraced(), self._opening.exchange.watched():
             async with self._opening.client(self._end.set) as client:
+                self._opening.exchange.is_contained = True
                 self._ready.set_result(client)
                 while not await self._idle_or_over():
                     pass
@@ -361,16 +365,12 @@ def _untraced() -> Iterator[None]:
         yield
 
 
-def _was_not_sent(failure: BaseException | None) -> bool:
-    if isinstance(failure, BaseExceptionGroup):
-        return all(map(_was_not_sent, failure.exceptions))
-    return isinstance(failure, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
-
-
 def _answer_in(exchange: Exchange) -> HttpAnswer | None:
-    """The answer of a server that refused. Raises what the guard stopped."""
+    """The answer of a server that refused. Raises EgressError, and ToolUnavailableError for a failed connection."""
     if exchange.refusal is not None:
         raise exchange.refusal from None
+    if exchange.failure is not None:
+        raise ToolUnavailableError("unreachable", may_have_run=False)
     return exchange.answer
 
 
