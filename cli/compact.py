@@ -190,6 +190,7 @@ WHY = {
     "model_rejected": "The provider refused the request; check model and parameters.",
     "model_unavailable": "The model could not be reached or kept failing.",
     "model_host_unknown": "The host name in base_url does not resolve.",
+    "model_certificate_untrusted": "The certificate of the model's server is not trusted here.",
     "model_no_api": "What stands at base_url is no model API.",
     "model_rate_limited": "The provider's rate limit holds longer than model.retry waits.",
 }

@@ -16,6 +16,7 @@ ModelEnd = Literal[
     "model_not_found",
     "model_redirected",
     "model_address_refused",
+    "model_certificate_untrusted",
     "model_answer_refused",
     "model_connection_unusable",
     "model_rejected",
@@ -40,6 +41,9 @@ ADVICE = {
     " take the key elsewhere; give the final address as base_url and publish the agent again.",
     "model_address_refused": "The address of the model may not be reached from here, so nothing was sent; correct"
     " base_url and publish the agent again, or allow private addresses (AGENTLOOM_PRIVATE_ADDRESSES) and resume.",
+    "model_certificate_untrusted": "The certificate of the model's server is not trusted here, so nothing was sent:"
+    " nobody known signed it, it is out of date, or it is for another name. Mend the certificate and resume the run, or"
+    " correct base_url and publish the agent again.",
     "model_answer_refused": "The answer of the model was not read: it is larger than allowed, or compressed although"
     " that was not asked for; look at what stands at base_url.",
     "model_connection_unusable": "The stored connection can't be used, so nothing was sent: it is gone, belongs to"

@@ -12,8 +12,15 @@ import httpcore
 import httpx
 
 from egress.addresses import PrivateAddresses
+from egress.certificates import is_untrusted
 from egress.dialling import dial_first, permitted_addresses
-from egress.errors import AddressRefusedError, AnswerEncodedError, AnswerTooLargeError, HostUnknownError
+from egress.errors import (
+    AddressRefusedError,
+    AnswerEncodedError,
+    AnswerTooLargeError,
+    CertificateUntrustedError,
+    HostUnknownError,
+)
 from egress.limits import EgressLimits, has_readable_encoding
 from egress.speaking import SpeakingStream
 
@@ -94,7 +101,12 @@ class GuardedTransport(httpx.AsyncHTTPTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         if request.url.scheme not in ("http", "https"):
             raise AddressRefusedError
-        response = await super().handle_async_request(request)
+        try:
+            response = await super().handle_async_request(request)
+        except httpx.ConnectError as error:
+            if is_untrusted(error):
+                raise CertificateUntrustedError from None
+            raise
         if not has_readable_encoding(response.headers.get("content-encoding")):
             await response.aclose()
             raise AnswerEncodedError(response.status_code)
@@ -111,8 +123,8 @@ def build_client(
 ) -> httpx.AsyncClient:
     """The guarded client. `verify` replaces the bundled certificate authorities, for servers with their own.
 
-    Raises AddressRefusedError, AnswerTooLargeError and AnswerEncodedError where the guard stops a call, and httpx's
-    own errors where the network does.
+    Raises AddressRefusedError, CertificateUntrustedError, AnswerTooLargeError and AnswerEncodedError where the guard
+    stops a call, and httpx's own errors where the network does.
     """
     limits = limits or EgressLimits()
     return httpx.AsyncClient(

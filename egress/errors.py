@@ -45,5 +45,12 @@ class HostUnknownError(httpcore.ConnectError):
     """The host name does not resolve, which may be a moment's failure of the name service."""
 
 
+class CertificateUntrustedError(EgressError):
+    sentence = (
+        "The server's certificate is not trusted here: nobody known signed it, it is out of date, or it is for another "
+        "name. Nothing was sent, and trying again won't help: mend the certificate or the address."
+    )
+
+
 class RedirectRefusedError(EgressError):
     sentence = "The server answered with a redirect, which is never followed: it could take a credential elsewhere."

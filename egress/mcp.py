@@ -12,11 +12,13 @@ import httpcore2
 import httpx2
 
 from egress.addresses import PrivateAddresses
+from egress.certificates import is_untrusted
 from egress.dialling import dial_first, permitted_addresses
 from egress.errors import (
     AddressRefusedError,
     AnswerEncodedError,
     AnswerTooLargeError,
+    CertificateUntrustedError,
     EgressError,
     RedirectRefusedError,
 )
@@ -144,7 +146,12 @@ class GuardedMcpTransport(httpx2.AsyncHTTPTransport):
     async def _guarded(self, request: httpx2.Request) -> httpx2.Response:
         if request.url.scheme not in ("http", "https"):
             raise AddressRefusedError
-        response = await super().handle_async_request(request)
+        try:
+            response = await super().handle_async_request(request)
+        except httpx2.ConnectError as error:
+            if is_untrusted(error):
+                raise CertificateUntrustedError from None
+            raise
         if refusal := _refusal(response):
             await response.aclose()
             raise refusal

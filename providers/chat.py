@@ -17,7 +17,12 @@ from context.errors import ModelCallError
 from context.messages import CREDENTIAL_REMOVED, SURROGATES_REPLACED
 from context.replies import ModelReply
 from egress.credentials import Credentials
-from egress.errors import AddressRefusedError, AnswerEncodedError, AnswerTooLargeError
+from egress.errors import (
+    AddressRefusedError,
+    AnswerEncodedError,
+    AnswerTooLargeError,
+    CertificateUntrustedError,
+)
 from providers import errors, redaction
 from providers.evidence import Evidence
 from providers.profiles import Profile
@@ -216,6 +221,8 @@ def _failures_named() -> Iterator[None]:
         raise errors.AnswerRefusedError from None
     except (AddressRefusedError, httpx.InvalidURL, httpx.UnsupportedProtocol):
         raise errors.EndpointRefusedError from None
+    except CertificateUntrustedError:
+        raise errors.EndpointUntrustedError from None
     except httpx.TransportError as broken:
         raise errors.unreachable(broken.__cause__) from None
 

@@ -37,6 +37,15 @@ class EndpointRefusedError(ModelCallError):
         super().__init__("model_address_refused", retryable=False)
 
 
+class EndpointUntrustedError(ModelCallError):
+    """The certificate of the model's server is not trusted; nothing was sent, and only somebody who acts mends it."""
+
+    sentence = "The certificate of the model's server is not trusted."
+
+    def __init__(self) -> None:
+        super().__init__("model_certificate_untrusted", retryable=False)
+
+
 class AnswerRefusedError(ModelCallError):
     """The answer broke the bounds of the guarded client: too large, or of a size that can't be told."""
 

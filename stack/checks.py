@@ -17,7 +17,7 @@ from temporalio.service import RPCError
 
 from egress.addresses import PrivateAddresses
 from egress.client import build_client
-from egress.errors import EgressError
+from egress.errors import CertificateUntrustedError, EgressError
 from stack import postgres, temporal
 from stack.binaries import OLDEST_MAJOR
 from stack.dev import DevOptions, answers_ready
@@ -214,6 +214,9 @@ async def _check_model(address: str) -> Finding:
     async with build_client(private_addresses=private) as client:
         try:
             answer = await client.get(address)
+        except CertificateUntrustedError:
+            mend = f"curl -I {address}  (then mend its certificate, or correct model.base_url and publish again)"
+            return Broken("model", f"the certificate of {address} is not trusted", mend)
         except (httpx.HTTPError, httpx.InvalidURL, EgressError):
             mend = f"curl -I {address}  (then correct model.base_url and publish again)"
             return Broken("model", f"{address} does not answer", mend)

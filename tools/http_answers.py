@@ -12,7 +12,7 @@ from email.utils import parsedate_to_datetime
 
 from context.messages import UNDECODABLE_REPLACED
 from context.policy import FrozenTool
-from egress.errors import AddressRefusedError, EgressError, RedirectRefusedError
+from egress.errors import AddressRefusedError, CertificateUntrustedError, EgressError, RedirectRefusedError
 from egress.limits import REDIRECTS
 from tools.errors import ToolUnavailableError
 from tools.outcomes import artifact_note, encodable, error_outcome, exact_json, sniffed_media_type
@@ -61,6 +61,8 @@ def refused_outcome(error: EgressError) -> ToolOutcome:
     match error:
         case AddressRefusedError():
             kind = "AddressRefused"
+        case CertificateUntrustedError():
+            kind = "CertificateUntrusted"
         case RedirectRefusedError():
             kind = "RedirectRefused"
         case _:

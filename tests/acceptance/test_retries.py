@@ -3,10 +3,12 @@
 import asyncio
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from tests.support import replies
+from tests.support.certificates import tls_server
 from tests.support.model_server import ModelServer
 from tests.support.replies import Reply
 from tests.support.run_world import RunWorld
@@ -117,6 +119,19 @@ async def test_an_address_that_the_guard_refuses_is_not_blamed_on_the_provider(w
     assert "10.255" not in run["error"]["message"]
     [call] = await world.operations(run["run_id"])
     assert [attempt["error"]["reason"] for attempt in call["attempts"]] == ["model_address_refused"]
+
+
+async def test_a_certificate_that_is_not_trusted_ends_the_run_with_what_to_do(world: RunWorld, tmp_path: Path) -> None:
+    """SPEC L2, S2: one try, nothing sent, and the end says who has to act."""
+    async with tls_server(tmp_path) as server:
+        await world.publish(model={"base_url": f"{server.url}v1"})
+        run = await world.ask()
+        assert server.heard == []
+    assert (run["status"], run["end_reason"]) == ("failed", "model_certificate_untrusted")
+    assert "certificate" in run["error"]["message"]
+    assert "localhost" not in run["error"]["message"]
+    [call] = await world.operations(run["run_id"])
+    assert [attempt["error"]["reason"] for attempt in call["attempts"]] == ["model_certificate_untrusted"]
 
 
 async def connected(world: RunWorld, **changes: object) -> None:

@@ -1,5 +1,6 @@
 """The command line as a person meets it: short errors, the promised exit codes, data on standard output only."""
 
+import asyncio
 import json
 import subprocess
 from importlib.metadata import version
@@ -9,6 +10,7 @@ import pytest
 
 from stack.checks import Broken, Sound, judge_polling
 from storage.migrate import head, upgrade
+from tests.support.certificates import tls_server
 from tests.support.dev_stack import AGENTLOOM, run_agentloom
 from tests.support.servers import run_now
 
@@ -116,6 +118,15 @@ def test_doctor_looks_at_the_model_address_it_is_given(tmp_path: Path) -> None:
         "doctor", "--json", "--part", "model", "--model-url", "http://127.0.0.1:1/v1", folder=tmp_path
     )
     assert json.loads(answer.stdout)["checks"][0]["state"] == "broken"
+
+
+async def test_doctor_tells_a_certificate_that_is_not_trusted_from_a_server_that_is_away(tmp_path: Path) -> None:
+    """SPEC 17: what somebody has to do is another thing."""
+    async with tls_server(tmp_path) as server:
+        asking = ("doctor", "--json", "--part", "model", "--model-url", server.url)
+        answer = await asyncio.to_thread(run_agentloom, *asking, folder=tmp_path)
+    [found] = json.loads(answer.stdout)["checks"]
+    assert (found["state"], "certificate" in found["detail"], "certificate" in found["mend"]) == ("broken", True, True)
 
 
 def test_a_table_for_people_has_no_colours_in_a_pipe(tmp_path: Path) -> None:

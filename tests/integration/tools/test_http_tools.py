@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,6 +14,7 @@ import pytest
 
 from egress.client import build_client
 from egress.limits import EgressLimits
+from tests.support.certificates import tls_server
 from tests.support.tool_calls import OPERATION, entry, frozen, invocation, no_progress, no_secrets
 from tests.support.tool_server import Answer, Received, tool_server
 from tools.errors import ToolTimeoutError, ToolUnavailableError
@@ -372,3 +374,14 @@ def test_the_time_to_wait_is_read_in_both_forms() -> None:
 def test_without_a_schema_any_object_is_taken() -> None:
     """SPEC T1."""
     assert freeze_http(entry(kind="http", url="http://example.org")).parameters == {"type": "object", "properties": {}}
+
+
+async def test_a_certificate_that_is_not_trusted_is_answered_and_not_tried_again(
+    client: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    """SPEC T4, T9, Y4: nothing was sent, and no further try would help."""
+    async with tls_server(tmp_path) as server:
+        result = await http_tool(client, server.url).run(invocation(), on_progress=no_progress)
+        assert server.heard == []
+    assert json.loads(result.content)["error"]["type"] == "CertificateUntrusted"
+    assert "localhost" not in result.content

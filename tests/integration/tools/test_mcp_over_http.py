@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -14,6 +15,7 @@ from egress.limits import EgressLimits
 from egress.mcp import build_mcp_http_client
 from tests.integration.tools.conftest import ROOT, opened
 from tests.integration.tools.test_mcp_tools import json_answer, legacy_answer
+from tests.support.certificates import tls_server
 from tests.support.tool_calls import entry, frozen, invocation, no_progress, no_secrets
 from tests.support.tool_server import Answer, Received, tool_server
 from tools.errors import ToolUnavailableError
@@ -162,3 +164,17 @@ async def test_publishing_waits_no_longer_than_the_tools_own_time_limit() -> Non
     async with asyncio.timeout(8):
         with pytest.raises(ConfigurationInvalidError, match="`timeout_s`"):
             await list_frozen(written, open_servers=opened(servers), resolve_secret=no_secrets)
+
+
+async def test_a_certificate_that_is_not_trusted_is_told_at_publishing_and_at_a_call(tmp_path: Path) -> None:
+    """SPEC B3, T4, T9, Y4: as an HTTP tool has it."""
+    servers = McpServers(http_client_for=small, folder=ROOT)
+    async with tls_server(tmp_path) as server:
+        written, known = entry(kind="mcp", url=server.url), frozen(kind="mcp", remote_name="echo", timeout_s=10)
+        tool = McpTool(known, written, open_servers=opened(servers), resolve_secret=no_secrets)
+        called = await verdict(tool)
+        with pytest.raises(ConfigurationInvalidError, match="certificate"):
+            await list_frozen(written, open_servers=opened(servers), resolve_secret=no_secrets)
+        await servers.aclose()
+        assert server.heard == []
+    assert told(called) == ("error", "CertificateUntrusted", False)

@@ -1,7 +1,6 @@
 """The guarded clients against real sockets, for httpx and for the MCP SDK's httpx2 alike."""
 
 import asyncio
-import datetime
 import gzip
 import socket
 import ssl
@@ -11,16 +10,19 @@ from pathlib import Path
 import httpx
 import httpx2
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from egress.addresses import PrivateAddresses
 from egress.client import build_client
-from egress.errors import AddressRefusedError, AnswerEncodedError, AnswerTooLargeError, RedirectRefusedError
+from egress.errors import (
+    AddressRefusedError,
+    AnswerEncodedError,
+    AnswerTooLargeError,
+    CertificateUntrustedError,
+    RedirectRefusedError,
+)
 from egress.limits import EgressLimits
 from egress.mcp import build_mcp_http_client
+from tests.support.certificates import tls_server
 from tests.support.model_server import ModelServer
 from tests.support.replies import Reply, body, raw
 
@@ -168,47 +170,24 @@ async def test_a_name_that_does_not_resolve_is_a_network_error(fetch: Fetch) -> 
 
 async def test_tls_is_checked_against_the_name_although_an_address_is_dialled(tmp_path: Path) -> None:
     """SPEC Y4: server name and Host header are the URL's."""
-    certificate, key = _certificate_for("localhost", tmp_path)
-    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    serving.load_cert_chain(certificate, key)
-    heard: list[bytes] = []
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heard.append(await reader.readuntil(b"\r\n\r\n"))
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok")
-        await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=serving)
-    port = server.sockets[0].getsockname()[1]
-    trusting = ssl.create_default_context(cafile=str(certificate))
-    async with server, build_client(private_addresses="loopback", verify=trusting) as client:
-        response = await client.get(f"https://localhost:{port}/")
-        assert response.text == "ok"
-        assert f"Host: localhost:{port}".encode() in heard[0]
-        with pytest.raises(httpx.ConnectError):
-            await client.get(f"https://127.0.0.1:{port}/")
+    async with tls_server(tmp_path) as server:
+        trusting = ssl.create_default_context(cafile=str(server.certificate))
+        async with build_client(private_addresses="loopback", verify=trusting) as client:
+            assert (await client.get(server.url)).text == "ok"
+            assert f"Host: localhost:{server.port}".encode() in server.heard[0]
+            with pytest.raises(CertificateUntrustedError):
+                await client.get(f"https://127.0.0.1:{server.port}/")
+        assert len(server.heard) == 1
 
 
-def _certificate_for(name: str, folder: Path) -> tuple[Path, Path]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    certificate_file, key_file = folder / "certificate.pem", folder / "key.pem"
-    certificate_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    key_file.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return certificate_file, key_file
+@both
+async def test_a_certificate_that_is_not_trusted_is_refused_by_name_and_nothing_is_sent(
+    fetch: Fetch, tmp_path: Path
+) -> None:
+    """SPEC L2, Y4, Y6: told from a network that failed, without a word of the certificate's."""
+    async with tls_server(tmp_path) as server:
+        with pytest.raises(CertificateUntrustedError) as refused:
+            await fetch(server.url, "loopback")
+        assert server.heard == []
+    assert refused.value.__cause__ is None
+    assert "localhost" not in refused.value.message

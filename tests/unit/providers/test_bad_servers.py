@@ -8,6 +8,7 @@ import gzip
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -18,6 +19,7 @@ from egress.limits import EgressLimits
 from providers.chat import ChatClient, CompletedCall, ModelTarget
 from providers.errors import BrokenStreamError
 from providers.profiles import profile_for
+from tests.support.certificates import tls_server
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -183,6 +185,17 @@ async def test_tls_to_a_server_without_it_is_a_wrong_address() -> None:
         with pytest.raises(ModelCallError) as caught:
             await call(address.replace("http:", "https:"))
     assert (caught.value.reason, caught.value.retryable) == ("model_no_api", False)
+
+
+async def test_a_certificate_that_is_not_trusted_is_not_asked_again(tmp_path: Path) -> None:
+    """SPEC L2, S2, Y6: somebody has to act; nothing was sent."""
+    async with tls_server(tmp_path) as server:
+        with pytest.raises(ModelCallError) as caught:
+            await call(server.url)
+        assert server.heard == []
+    error = caught.value
+    assert (error.reason, error.retryable) == ("model_certificate_untrusted", False)
+    assert "localhost" not in f"{error!r} {error.numbers} {error.__cause__!r} {error.__context__!r}"
 
 
 async def test_a_host_that_does_not_resolve_may_be_misspelt_or_come_back() -> None:
