@@ -67,7 +67,7 @@ class Batches:
         """Make calls whose process may have died of one of them; False if a stop came first (SPEC T9)."""
         for facts in calls:
             call = CallTool(operation_id=facts.operation_id, execution_no=execution_no, durable=False)
-            if not await self._tools.try_written_down(call):
+            if await self._tools.try_written_down(call) == "stopping":
                 return False
         return True
 

@@ -183,7 +183,7 @@ class CompactionActivities:
     async def _permit(self, call: SummariseBlock, request: "FrozenRequest", digest: bytes) -> Begun | BlockVerdict:
         """The first try has its permit from the preparation; each further one is committed before it is made."""
         if activity.info().attempt == 1 and request.attempts == 1 and request.state == "calling" and request.owned:
-            return Begun(attempt_no=1, interrupted=False)
+            return Begun(attempt_no=1)
         begun = await self._commits.begin_attempt(BeginAttempt(request.operation_id, call.episode.execution_no, digest))
         if isinstance(begun, Begun):
             return begun

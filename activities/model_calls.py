@@ -138,7 +138,7 @@ class ModelCallActivities:
     async def _permit(self, call: CallModel, request: "FrozenRequest", digest: bytes) -> Begun | ModelVerdict:
         """The first try has its permit from the preparation; each further one is committed before it is made."""
         if activity.info().attempt == 1 and request.attempts == 1 and request.state == "calling" and request.owned:
-            return Begun(attempt_no=1, interrupted=False)
+            return Begun(attempt_no=1)
         begun = await self._commits.begin_attempt(BeginAttempt(call.operation_id, call.execution_no, digest))
         if isinstance(begun, Begun):
             return begun

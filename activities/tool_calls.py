@@ -1,9 +1,12 @@
 """Calling a tool: commit the try, call, commit the result (DESIGN 3, `running_tools`; SPEC T2, T4, T9).
 
 The same function runs as a regular activity and, for short harmless calls, as a local one. A try that began and never
-reported is known by its attempt row: what may be repeated is repeated, the rest becomes `unknown`.
+reported is known by its attempt row: what may be repeated is repeated, the rest becomes `unknown`. What a process died
+of may end the next one too. It is not made beside the workflow again, whose task would be lost with the process; and
+from the second death on each process has a moment first for everything else that waits for it (decision 0093).
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
@@ -43,6 +46,10 @@ ANSWERED = (
 )
 DIED = "Unknown: the worker died each time during this call; it may or may not have had its effect, perhaps many times."
 MOST_TRIES = 5
+DEADLY = 2  # deaths during one call; the first may have been anything: a crash, a rolling restart
+PAUSE_S = 1.0
+
+Ended = Literal["settled", "stopping", "alone"]
 
 
 class CallTool(Step):
@@ -54,9 +61,9 @@ class CallTool(Step):
 
 
 class ToolVerdict(Step):
-    """How a call ended: with a result, or not at all because a stop came first."""
+    """How a call ended: with a result, or not at all: because a stop came first, or as it must be made `alone`."""
 
-    kind: Literal["settled", "stopping"]
+    kind: Ended
 
 
 class ToolCallActivities:
@@ -70,19 +77,22 @@ class ToolCallActivities:
     async def call_tool(self, call: CallTool) -> ToolVerdict:
         """One tool call, until its result is stored. A settled one is not made again."""
         async with translated(), heartbeating():
-            return ToolVerdict(kind="settled" if await self.try_written_down(call) else "stopping")
+            return ToolVerdict(kind=await self.try_written_down(call, beside=activity.info().is_local))
 
-    async def try_written_down(self, call: CallTool) -> bool:
-        """One more try, which is a fact before it is made; False if a stop came first."""
+    async def try_written_down(self, call: CallTool, *, beside: bool = False) -> Ended:
+        """One more try, which is a fact before it is made; `beside` the workflow, if no process died of it before."""
         attempt = BeginAttempt(call.operation_id, call.execution_no, durable=call.durable)
         match await self._commits.begin_tool_call(attempt):
             case Stopping():
-                return False
+                return "stopping"
+            case (begun, facts) if begun.lost and beside:
+                await self._failed_try(facts.operation_id, begun, ToolFailure("not_started"))
+                return "alone"
             case (begun, facts):
                 async with self._nothing_sent_without_storage(facts.operation_id, begun):
                     kit = await self._releases.kit(facts.release_id)
                     await self.settle(kit, facts, execution_no=call.execution_no, begun=begun)
-        return True
+        return "settled"
 
     @asynccontextmanager
     async def _nothing_sent_without_storage(self, operation_id: UUID, begun: Begun) -> AsyncIterator[None]:
@@ -103,11 +113,14 @@ class ToolCallActivities:
     async def made(self, kit: Kit, facts: ToolCallFacts, *, execution_no: int, begun: Begun | None) -> RecordToolResult:
         """Make a call: what is to be stored of it."""
         ended = _Ended(kit, facts, execution_no, begun.attempt_no if begun else None)
-        if begun and begun.interrupted and not kit.tools.may_repeat_unknown(facts.name):
+        lost = begun.lost if begun else 0
+        if lost and not kit.tools.may_repeat_unknown(facts.name):
             return await ended.unknown(INTERRUPTED, ToolFailure("interrupted"))
-        if begun and begun.interrupted and begun.attempt_no > MOST_TRIES:
-            died = kit.tools.died(facts.name, tries=MOST_TRIES)
+        if lost >= MOST_TRIES:
+            died = kit.tools.died(facts.name, tries=lost)
             return await (ended.unknown(DIED, died.failure) if died.may_have_run else ended.lost(died))
+        if lost >= DEADLY:
+            await asyncio.sleep(PAUSE_S)
         attempt_no = begun.attempt_no if begun else 1
         outcome = await kit.tools.call(facts, attempt=attempt_no, on_progress=_nothing)
         await self._commits.reach("call_tool.answered")

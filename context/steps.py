@@ -158,10 +158,10 @@ class BeginAttempt:
 
 @dataclass(frozen=True)
 class Begun:
-    """The try may be made. `interrupted` says that an earlier one began and never reported."""
+    """The try may be made. `lost` says how many earlier ones began and never reported."""
 
     attempt_no: int
-    interrupted: bool
+    lost: int = 0
 
 
 @dataclass(frozen=True)

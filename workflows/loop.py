@@ -96,9 +96,11 @@ async def run_tools(batch_id: UUID, plans: Sequence[ToolPlan], *, execution_no: 
 async def _run_tool(plan: ToolPlan, call: CallTool) -> ToolVerdict:
     summary = f"tool {plan.name}"
     if plan.local:
-        return await workflow.execute_local_activity_method(
+        verdict = await workflow.execute_local_activity_method(
             ToolCallActivities.call_tool, call, summary=summary, **options.local_tool_call(plan.timeout_s)
         )
+        if verdict.kind != "alone":
+            return verdict
     return await workflow.execute_activity_method(
         ToolCallActivities.call_tool, call, summary=summary, **options.tool_call(plan.timeout_s)
     )

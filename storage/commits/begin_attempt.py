@@ -45,10 +45,10 @@ BEGIN = text(ATTEMPT)
 REPLACE = text("""
     WITH old AS (
       UPDATE attempts SET state = 'superseded', ended_at = now()
-      WHERE operation_id = :operation_id AND attempt_no < :attempt_no AND state = 'calling' RETURNING 1
+      WHERE operation_id = :operation_id AND attempt_no < :attempt_no AND state = 'calling'
     )
-    SELECT EXISTS (SELECT 1 FROM old)
-           OR EXISTS (SELECT 1 FROM attempts WHERE operation_id = :operation_id AND state = 'superseded')
+    SELECT count(*)::int FROM attempts
+    WHERE operation_id = :operation_id AND attempt_no < :attempt_no AND state IN ('calling', 'superseded')
 """)
 WHY_NOT = text("""
     SELECT o.raw_id IS NOT NULL OR o.state NOT IN ('prepared', 'frozen', 'calling') AS settled,
@@ -85,12 +85,12 @@ async def begin_tool_call(store: Store, request: BeginAttempt) -> tuple[Begun, T
 
 
 async def _begun(connection: AsyncConnection, row: Any) -> Begun:
-    """The try, and whether one before it never reported."""
+    """The try, and how many before it never reported."""
     attempt_no = row["attempts"]
     if attempt_no == 1:
-        return Begun(attempt_no, interrupted=False)
+        return Begun(attempt_no)
     key = {"operation_id": row["operation_id"], "attempt_no": attempt_no}
-    return Begun(attempt_no, interrupted=await fetch_value(connection, REPLACE, **key))
+    return Begun(attempt_no, lost=await fetch_value(connection, REPLACE, **key))
 
 
 async def _why_not(connection: AsyncConnection, request: BeginAttempt) -> Settled | Stopping:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,51 @@ async def test_a_call_that_takes_its_worker_along_is_given_up(
     assert (first, last) == ("found b", "found a")
     assert words in died
     assert len(traced(trace)) in (5, 6)
+
+
+async def test_a_harmless_call_that_ends_its_worker_holds_up_no_workflow_task(
+    world: RunWorld, nursery: WorkerNursery, tmp_path: Path
+) -> None:
+    """SPEC R6, T9: it is made beside the workflow once; Temporal waits longer for each further loss of one task."""
+    await world.publish(tools=[python_tool("die"), python_tool("pay", "idempotent")])
+    trace = str(tmp_path / "trace")
+    world.model.add(replies.calls(("die", {"key": "d", "trace": trace}), ("pay", {"key": "p", "trace": trace})), "done")
+    async with nursery.kept(place_of(world)):
+        run_id = await world.start()
+        run = await world.over(run_id)
+    assert run["status"] == "succeeded"
+    assert traced(tmp_path / "trace").count("d") == 5
+    events = [event async for event in world.workflow(run_id).fetch_history_events()]
+    assert max(event.workflow_task_scheduled_event_attributes.attempt for event in events) <= 3
+
+
+async def test_a_worker_that_dies_again_and_again_serves_other_runs_and_ends_its_own_at_the_deadline(
+    world: RunWorld, nursery: WorkerNursery, tmp_path: Path
+) -> None:
+    """SPEC R6, S2: at a start that took long, the deadly call and everything else wait for the worker at once."""
+    trace = tmp_path / "trace"
+    deadly = ("die", {"key": "k", "trace": str(trace)})
+    limits = {"deadline_s": 14, "max_parallel_tools": 1}
+    await world.publish("deadly", tools=[python_tool("die", "idempotent")], limits=limits)
+    session, other = await world.open_session("deadly"), await world.open_session()
+    world.model.add(replies.calls(deadly, deadly, deadly), "hello")
+    async with nursery.kept(place_of(world), starting_s=3):
+        run_id = await world.start(session=session)
+        await until_noted(trace, 1)
+        first_death = datetime.now(UTC)
+        await until_noted(trace, 2)
+        assert (await world.ask(session=other))["answer"] == "hello"
+        assert len(traced(trace)) < 5
+        assert (await world.get(f"/runs/{run_id}"))["ended_at"] is None
+        run = await world.over(run_id)
+    assert (run["status"], run["end_reason"]) == ("timed_out", "deadline")
+    assert (datetime.fromisoformat(run["ended_at"]) - first_death).total_seconds() < 14 + 6
+
+
+async def until_noted(trace: Path, lines: int) -> None:
+    async with asyncio.timeout(30):
+        while len(traced(trace)) < lines:
+            await asyncio.sleep(0.01)
 
 
 async def until_exists(path: Path) -> None:

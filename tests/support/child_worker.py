@@ -81,20 +81,21 @@ class WorkerNursery:
             await child.killed()
 
     @asynccontextmanager
-    async def kept(self, place: "WorkerPlace", *faults: Fault) -> AsyncIterator[ChildWorker]:
-        """A worker, yielded, that is followed by one without faults as soon as it has ended."""
+    async def kept(self, place: "WorkerPlace", *faults: Fault, starting_s: float = 0) -> AsyncIterator[ChildWorker]:
+        """A worker, yielded, that is followed by one without faults so many seconds after its end."""
         async with self.worker(place, *faults) as first:
-            following = asyncio.create_task(self._follow(place, first))
+            following = asyncio.create_task(self._follow(place, first, starting_s))
             try:
                 yield first
             finally:
                 following.cancel()
                 await asyncio.gather(following, return_exceptions=True)
 
-    async def _follow(self, place: "WorkerPlace", child: ChildWorker) -> None:
+    async def _follow(self, place: "WorkerPlace", child: ChildWorker, starting_s: float) -> None:
         while child.lives:
             await asyncio.sleep(0.01)
-        async with self.kept(place):
+        await asyncio.sleep(starting_s)
+        async with self.kept(place, starting_s=starting_s):
             await asyncio.Event().wait()
 
 

@@ -81,7 +81,7 @@ async def test_each_try_has_a_number_and_replaces_the_one_before(store: Store, r
     tries = await asyncio.gather(*(opened.begin(writer) for writer in (store, rival, store)))
     begun = sorted((one for one in tries if isinstance(one, Begun)), key=lambda one: one.attempt_no)
     assert [one.attempt_no for one in begun] == [2, 3, 4]
-    assert [one.interrupted for one in begun] == [True, True, True]
+    assert [one.lost for one in begun] == [1, 2, 3]
     assert await count(store, "attempts", "state = 'calling'") == 1
 
 

@@ -41,4 +41,4 @@ async def test_a_database_that_is_away_before_the_call_leaves_nothing_unknown(st
     [tried] = await rows(store, f"SELECT state, error FROM attempts WHERE operation_id = '{opened.tool()}'")
     assert tried["state"] == "failed"
     assert tried["error"]["reason"] == "not_started"
-    assert await opened.begin(store, opened.tool()) == Begun(2, interrupted=False)
+    assert await opened.begin(store, opened.tool()) == Begun(2, lost=0)
