@@ -13,6 +13,7 @@ import sys
 import threading
 import traceback
 from contextvars import ContextVar
+from datetime import timedelta
 from types import TracebackType
 from typing import TextIO
 
@@ -28,6 +29,8 @@ FOREIGN: ContextVar[bool] = ContextVar("foreign", default=False)
 """Set where code of other people runs; tasks and callbacks that it leaves behind inherit it. Threads don't."""
 WORKFLOW_THREADS = "temporal_workflow_"
 CORE = "temporalio.core"
+SIGN_OF_LIFE = timedelta(seconds=2)
+"""How often Temporal's core tells the server that the worker in this process lives; a frozen one falls silent."""
 
 
 class ContentFree(logging.Formatter):
@@ -116,4 +119,5 @@ def _forward_core_logs() -> None:
 
     forwarding = LogForwardingConfig(logging.getLogger(CORE))
     quiet = LoggingConfig(TelemetryFilter(core_level="WARN", other_level="ERROR"), forwarding=forwarding)
-    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=quiet)), error_if_already_set=False)
+    runtime = Runtime(telemetry=TelemetryConfig(logging=quiet), worker_heartbeat_interval=SIGN_OF_LIFE)
+    Runtime.set_default(runtime, error_if_already_set=False)

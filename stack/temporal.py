@@ -14,9 +14,10 @@ from pathlib import Path
 import temporalio.api.enums.v1 as enums
 import temporalio.api.operatorservice.v1 as operatorservice
 import temporalio.api.taskqueue.v1 as taskqueue
+import temporalio.api.worker.v1 as worker
 import temporalio.api.workflowservice.v1 as workflowservice
 from temporalio.client import Client
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from stack.children import ChildSpec
 from stack.errors import StackError
@@ -155,6 +156,33 @@ async def last_poll(client: Client, task_queue: str) -> datetime | None:
     )
     answer = await client.workflow_service.describe_task_queue(request)
     return max((poller.last_access_time.ToDatetime(UTC) for poller in answer.pollers), default=None)
+
+
+@dataclass(frozen=True)
+class SignOfLife:
+    """What a worker said last to Temporal: when, by its own clock, and which process it is."""
+
+    at: datetime
+    host: str
+    pid: str
+
+
+async def last_sign(client: Client, task_queue: str) -> SignOfLife | None:
+    """The newest sign of life of a worker of this queue; None if the server keeps none, or no worker gave one."""
+    request = workflowservice.ListWorkersRequest(namespace=client.namespace, query=f"TaskQueue = '{task_queue}'")
+    try:
+        answer = await client.workflow_service.list_workers(request)
+    except RPCError as error:
+        if error.status == RPCStatusCode.UNIMPLEMENTED:
+            return None
+        raise
+    beats = [info.worker_heartbeat for info in answer.workers_info]
+    signs = [SignOfLife(_time(beat), beat.host_info.host_name, beat.host_info.process_id) for beat in beats]
+    return max(signs, key=lambda sign: sign.at, default=None)
+
+
+def _time(beat: worker.WorkerHeartbeat) -> datetime:
+    return beat.heartbeat_time.ToDatetime(UTC)
 
 
 def _repeated(flag: str, values: Iterable[str]) -> tuple[str, ...]:

@@ -6,14 +6,18 @@ import re
 import signal
 import socket
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from stack.checks import Broken, Finding, Sound, check_temporal
 from stack.postgres import PostgresServer
+from stack.whereabouts import find
 from tests.support.dev_stack import DevProcess, is_alive, run_agentloom, running_dev, until
+from tests.support.servers import run_now
 
 NAMES = ("postgres", "temporal", "worker", "api")
 
@@ -77,6 +81,30 @@ def test_killed_children_are_back_on_the_same_ports(shared_stack: DevProcess, vi
     until(lambda: is_whole(shared_stack))
     untouched = [name for name in NAMES if name not in victims]
     assert [shared_stack.pids[name] for name in untouched] == [before[name] for name in untouched]
+
+
+def worker_check(stack: DevProcess) -> Finding:
+    _, found = run_now(check_temporal(find(stack.data_dir)))
+    return found
+
+
+def test_doctor_tells_a_frozen_worker_within_ten_seconds(shared_stack: DevProcess) -> None:
+    """SPEC 17: a stopped process is still listed by Temporal and its polls stay open; its signs of life end."""
+    frozen = shared_stack.pids["worker"]
+    assert frozen is not None
+    until(lambda: worker_check(shared_stack).detail.endswith("shows after 8 s"))
+    os.kill(frozen, signal.SIGSTOP)
+    stopped = time.monotonic()
+    try:
+        while isinstance(found := worker_check(shared_stack), Sound):
+            assert time.monotonic() - stopped < 10
+        assert time.monotonic() - stopped < 10
+    finally:
+        os.kill(frozen, signal.SIGCONT)
+    assert isinstance(found, Broken)
+    assert f"process {frozen} " in found.detail
+    assert f"kill -CONT {frozen}," in found.mend
+    until(lambda: isinstance(worker_check(shared_stack), Sound))
 
 
 def test_doctor_finds_a_running_stack_sound(shared_stack: DevProcess) -> None:
