@@ -44,6 +44,13 @@ def contain(request: httpx2.Request) -> None:
     request.extensions[_CONTAINED] = True
 
 
+def allow_silence(request: httpx2.Request, seconds: float) -> None:
+    """Wait at least this long for each piece of the answer to this request."""
+    limits = request.extensions.get("timeout", {})
+    if (read_s := limits.get("read")) is not None:
+        request.extensions["timeout"] = limits | {"read": max(read_s, seconds)}
+
+
 def failure_of(request: httpx2.Request) -> Failure | None:
     """What the guard refused of this request or its answer, or how the network failed it; the SDK keeps that."""
     failure = request.extensions.get(_FAILURE)

@@ -13,7 +13,7 @@ from http import HTTPStatus
 import httpx2
 
 from egress.errors import EgressError
-from egress.mcp import AnswerBrokenError, Failure, contain, failure_of
+from egress.mcp import AnswerBrokenError, Failure, allow_silence, contain, failure_of
 from tools.errors import ToolTimeoutError, ToolUnavailableError
 from tools.http_answers import HttpAnswer
 
@@ -25,10 +25,12 @@ _FIRST_REFUSAL = HTTPStatus.BAD_REQUEST
 class Exchange:
     """The newest request of a call, or of opening a connection, and the answer that refused it.
 
-    `is_contained` says whether a failure must leave the connection as it is: others may use it.
+    `is_contained` says whether a failure must leave the connection as it is: others may use it. `silence_s` is how long
+    a call may be silent, if that is longer than the client's own limit.
     """
 
     of_a_call: bool = False
+    silence_s: float = 0
     is_contained: bool = True
     request: httpx2.Request | None = None
     answer: HttpAnswer | None = None
@@ -65,6 +67,7 @@ async def note_request(request: httpx2.Request) -> None:
         return
     if not exchange.of_a_call or b'"tools/call"' in request.content:
         exchange.request, exchange.answer = request, None
+        allow_silence(request, exchange.silence_s)
 
 
 async def note_answer(response: httpx2.Response) -> None:

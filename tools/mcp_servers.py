@@ -120,7 +120,7 @@ class McpServers:
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
             on_progress()
 
-        exchange = Exchange(of_a_call=True)
+        exchange = Exchange(of_a_call=True, silence_s=timeout_s)
         with link.in_use(), exchange.watched():
             answer = await unless_stopped(_asked(client.call_tool(name, arguments, timeout_s, progressed, meta=meta)))
             return link.settled(answer, exchange)

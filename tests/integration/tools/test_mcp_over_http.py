@@ -27,6 +27,7 @@ from tools.port import ToolOutcome
 LIMITS = EgressLimits(max_answer_bytes=50_000)
 TEXT = {"Content-Type": "text/plain"}
 FINE = {"content": [{"type": "text", "text": "fine"}]}
+SILENCE_S = 0.5
 Verdict = ToolOutcome | tuple[str, int, bool]
 
 
@@ -164,6 +165,32 @@ async def test_publishing_waits_no_longer_than_the_tools_own_time_limit() -> Non
     async with asyncio.timeout(8):
         with pytest.raises(ConfigurationInvalidError, match="`timeout_s`"):
             await list_frozen(written, open_servers=opened(servers), resolve_secret=no_secrets)
+
+
+async def test_a_call_may_be_silent_for_as_long_as_its_own_time_limit() -> None:
+    """SPEC T4: as an HTTP tool's; the network's limit for silence is for what has none."""
+    go = asyncio.Event()
+
+    async def reply(request: Received) -> Answer:
+        message = json.loads(request.body or b"{}")
+        if message.get("method") != "tools/call":
+            return legacy_answer(message)
+        asyncio.get_running_loop().call_later(4 * SILENCE_S, go.set)
+        await go.wait()
+        return json_answer(message["id"], FINE)
+
+    def impatient(headers: Mapping[str, str]) -> httpx2.AsyncClient:
+        return build_mcp_http_client(
+            private_addresses="loopback", headers=headers, limits=EgressLimits(read_s=SILENCE_S)
+        )
+
+    servers = McpServers(http_client_for=impatient, folder=ROOT)
+    async with tool_server(reply) as server:
+        known, written = frozen(kind="mcp", remote_name="echo", timeout_s=30), entry(kind="mcp", url=server.url)
+        tool = McpTool(known, written, open_servers=opened(servers), resolve_secret=no_secrets)
+        answer = await verdict(tool)
+        await servers.aclose()
+    assert getattr(answer, "content", answer) == "fine"
 
 
 async def test_a_certificate_that_is_not_trusted_is_told_at_publishing_and_at_a_call(tmp_path: Path) -> None:
