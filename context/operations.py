@@ -10,13 +10,16 @@ from uuid import UUID
 from context.ids import derived
 from context.messages import ChatMessage, ToolCall, without_lone_surrogates
 from context.replies import ModelReply, ReplyCall
+from context.thoughts import behind_thoughts
 
 OperationState = Literal[
     "prepared", "frozen", "calling", "raw_stored", "accepted", "failed", "unknown", "cancelled", "denied"
 ]
 ORDINARY_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
-EMPTY_ANSWER = "[AgentLoom] Your last answer had neither text nor a tool call. Answer the user, or call a tool."
+EMPTY_ANSWER = (
+    "[AgentLoom] Your last answer had neither text nor a tool call, reasoning aside. Answer the user, or call a tool."
+)
 UNREADABLE_CALL = (
     "[AgentLoom] Not executed: the provider could not read the tool call in your last answer. Make the call again, with"
     " a JSON object as its arguments."
@@ -36,7 +39,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class EmptyAnswer:
-    """Neither text nor calls: the model is told, and the next loop tries again."""
+    """Neither text nor calls, or nothing but reasoning: the model is told, and the next loop tries again."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ def decide(reply: ModelReply) -> Decision:
         return UnreadableCall()
     if reply.calls:
         return CallTools()
-    return Answer() if (reply.content or "").strip() else EmptyAnswer()
+    return Answer() if behind_thoughts(reply.content or "").strip() else EmptyAnswer()
 
 
 def call_id_for(call: ReplyCall, ordinal: int, operation_id: UUID, taken: AbstractSet[str]) -> str:

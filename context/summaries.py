@@ -4,12 +4,12 @@ Its request has no tools and nothing of the role's own prompt. A summary reaches
 marked as data (SPEC A3).
 """
 
-import re
 from dataclasses import dataclass, field
 from typing import Literal
 
 from context.messages import ChatMessage, without_lone_surrogates
 from context.replies import ModelReply
+from context.thoughts import behind_thoughts
 from context.tokens import TokenCounter
 from context.transcripts import data_block, heading, neutralised
 
@@ -31,11 +31,6 @@ SO_FAR = "summary so far"
 # as much as it reckons with.
 _WORDS = "The summary keeps the goals, decisions and constraints of the conversation in their own words."
 _CHARACTERS = "摘要保留对话的目标与约束"
-
-_THOUGHT = "(?:think|thinking|thought|reasoning)>"
-_THOUGHT_BEGINS = re.compile(rf"\s*<{_THOUGHT}", re.IGNORECASE)
-_THOUGHT_ENDS = re.compile(rf"</{_THOUGHT}", re.IGNORECASE)
-_ENDS_ALONE = re.compile(rf"^[ \t]*</{_THOUGHT}[ \t]*$", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -87,25 +82,8 @@ def read_summary(reply: ModelReply) -> Summary | NoSummary:
     """The summary in a complete answer. Reasoning is never taken for it, and calls are never made (SPEC K8)."""
     if reply.finish_reason == "content_filter" or reply.refused:
         return NoSummary("content_filtered")
-    text = without_lone_surrogates(_behind_thoughts(reply.content or "")).strip()
+    text = without_lone_surrogates(behind_thoughts(reply.content or "")).strip()
     return Summary(text, truncated=reply.finish_reason == "length") if text else NoSummary("empty")
-
-
-def _behind_thoughts(text: str) -> str:
-    """The text behind reasoning between tags, which servers without a parser for it send as content.
-
-    A tag opens it at the very beginning only, and one that is never closed leaves nothing. Some chat templates write
-    the opening tag into the prompt: then the closing one stands alone in its line.
-    """
-    place = 0
-    while begin := _THOUGHT_BEGINS.match(text, place):
-        end = _THOUGHT_ENDS.search(text, begin.end())
-        if end is None:
-            return ""
-        place = end.end()
-    if place == 0 and (end := _ENDS_ALONE.search(text)):
-        place = end.end()
-    return text[place:]
 
 
 def summary_message(text: str) -> ChatMessage:

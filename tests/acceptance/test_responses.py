@@ -98,6 +98,14 @@ async def test_a_refusal_inside_a_success_is_final(world: RunWorld) -> None:
     assert (run["status"], run["end_reason"], len(world.model.requests)) == ("failed", "model_auth", 1)
 
 
+async def test_reasoning_between_tags_alone_is_no_answer(world: RunWorld) -> None:
+    """SPEC L1: kept as the model said it, never the Run's answer; the model is asked on."""
+    world.model.add("<think>They want a greeting.</think>", "<think>Now.</think>hello")
+    run = await world.ask()
+    assert (run["status"], run["answer"], run["loops"]) == ("succeeded", "<think>Now.</think>hello", 2)
+    assert [message["role"] for message in world.sent[1][-2:]] == ["assistant", "user"]
+
+
 NOISY = (
     b"\n\n",
     b": keep-alive\n\n",
