@@ -11,6 +11,8 @@ from context.errors import UnavailableError
 
 routes = APIRouter(tags=["health"])
 
+TAKES_WRITES = text("SELECT current_setting('transaction_read_only') = 'off'")
+
 
 class Health(BaseModel):
     """The process answers."""
@@ -34,8 +36,8 @@ async def healthz() -> Health:
 
 @routes.get("/readyz", response_model=Readiness, responses={503: problem_answer(503)})
 async def readyz(services: Wired) -> Readiness | Response:
-    """The database and Temporal answer."""
-    database = "ok" if await _database_answers(services) else "away"
+    """The database takes writes, and Temporal answers."""
+    database = await _database_state(services)
     temporal = "ok" if await services.temporal_answers() else "away"
     if database == temporal == "ok":
         return Readiness()
@@ -52,10 +54,13 @@ async def metrics(services: Wired) -> Response:
     return services.metrics.exposition()
 
 
-async def _database_answers(services: Services) -> bool:
+async def _database_state(services: Services) -> str:
+    """`read_only` after a fail-over to a server that is not the primary (yet)."""
     try:
         async with services.store.reading() as connection:
-            await connection.execute(text("SELECT 1"))
+            if (await connection.execute(TAKES_WRITES)).scalar():
+                return "ok"
+            await connection.invalidate()  # the next look is at what is the primary then
     except UnavailableError:
-        return False
-    return True
+        return "away"
+    return "read_only"

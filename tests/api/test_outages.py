@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import asyncpg
 import httpx
 import pytest
 
@@ -88,6 +89,32 @@ async def test_a_database_that_stays_away_is_said_after_the_patience_ran_out(
         ready = await http.get("/readyz")
         assert (ready.status_code, ready.json()["database"]) == (503, "away")
         assert (await http.get("/healthz")).status_code == 200
+
+
+async def test_a_database_that_takes_no_writes_is_said_by_readiness_until_it_does(
+    ann: Person, address: str, restartable: Restartable
+) -> None:
+    """R8: after a fail-over to a server that is no primary yet, questions can be read and not asked."""
+    session = await opened(ann)
+    async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=30) as http:
+        await take_writes(restartable, False)
+        for _ in range(2):
+            ready = await http.get("/readyz")
+            assert (ready.status_code, ready.json()["database"]) == (503, "read_only")
+        assert (await ann.http.get(f"/sessions/{session}")).status_code == 200
+        waiting = asyncio.create_task(asked(ann, session, "q"))
+        await take_writes(restartable, True)
+        assert (await waiting)["kind"] == "question"
+        assert (await http.get("/readyz")).json()["database"] == "ok"
+
+
+async def take_writes(restartable: Restartable, takes: bool) -> None:
+    """Let new connections write, or not, and cut those that there are."""
+    connection = await asyncpg.connect(restartable.url, server_settings={"default_transaction_read_only": "off"})
+    await connection.execute(f"ALTER DATABASE postgres SET default_transaction_read_only = {not takes}")
+    others = "datname = 'postgres' AND pid <> pg_backend_pid()"
+    await connection.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")
+    await connection.close()
 
 
 async def test_without_temporal_an_input_is_accepted_and_readiness_says_what_is_missing(
