@@ -42,6 +42,7 @@ STATUS: Mapping[type[AgentLoomError], int] = {
     errors.RateLimitedError: 429,
     errors.RevisionConflictError: 409,
     errors.CorruptPayloadError: 500,
+    errors.UnknownContentError: 500,
     errors.UnavailableError: 503,
 }
 

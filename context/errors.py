@@ -17,6 +17,7 @@ AgentLoomError
 ├── CallIdsTakenError       a provider's call ids repeat in the Session (SPEC A4)
 ├── RevisionConflictError   a compare-and-set met another revision (SPEC H5)
 ├── CorruptPayloadError     stored content does not decrypt to what its id promises
+│   └── UnknownContentError     it does, and another version wrote it in a form that this one does not know
 └── UnavailableError        the database or Temporal is away; the same call may be sent again
 """
 
@@ -272,6 +273,14 @@ class CorruptPayloadError(AgentLoomError):
     code = "PAYLOAD_CORRUPT"
     sentence = (
         "Stored content is damaged or can't be decrypted with the given keys; `agentloom verify` names its place."
+    )
+
+
+class UnknownContentError(CorruptPayloadError):
+    code = "PAYLOAD_UNKNOWN"
+    sentence = (
+        "Stored content is whole and has a form that this version does not know; run the version that wrote it, or a"
+        " newer one."
     )
 
 

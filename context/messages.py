@@ -9,7 +9,9 @@ import math
 import re
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from context.errors import UnknownContentError
 
 Role = Literal["system", "user", "assistant", "tool"]
 ResultStatus = Literal["ok", "error", "not_executed", "stopped", "unknown", "denied", "truncated"]
@@ -52,8 +54,11 @@ def message_bytes(message: ChatMessage) -> bytes:
 
 
 def message_from_bytes(body: bytes) -> ChatMessage:
-    """The inverse of `message_bytes`."""
-    return ChatMessage.model_validate_json(body)
+    """The inverse of `message_bytes`. Raises UnknownContentError for what another version wrote."""
+    try:
+        return ChatMessage.model_validate_json(body)
+    except ValidationError:  # its text quotes the message
+        raise UnknownContentError from None
 
 
 def arguments_object(text: str) -> dict[str, Any] | None:

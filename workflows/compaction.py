@@ -26,6 +26,7 @@ from context.episodes import (
 )
 from context.errors import BudgetExhaustedError, CompactionFailedError, DeadlineExceededError
 from workflows import options
+from workflows.endings import code_of
 from workflows.names import COMPACTION_WORKFLOW, OUTCOME_ATTRIBUTE
 
 LONGEST_S = 86_400.0
@@ -64,14 +65,15 @@ class CompactionWorkflow:
     async def run(self, start: CompactionInput) -> CompactionVerdict:
         """Work until there is a summary or a reason why not."""
         try:
-            return self._close(await self._work())
-        except (asyncio.CancelledError, ActivityError) as error:
-            if not is_cancelled_exception(error):
-                return self._close(await self._fail(_Fails(*_inside(error)), "failed"))
-            self._close(await self._fail(_Fails(CompactionFailedError.code, "cancelled"), "cancelled"))
-            raise
+            verdict = await self._work()
+        except (asyncio.CancelledError, ActivityError, ApplicationError) as error:
+            if is_cancelled_exception(error):
+                self._close(await self._fail(_Fails(CompactionFailedError.code, "cancelled"), "cancelled"))
+                raise
+            verdict = await self._fail(_Fails(code_of(error), "internal"), "failed")
         except _Fails as failure:
-            return self._close(await self._fail(failure, "failed"))
+            verdict = await self._fail(failure, "failed")
+        return self._close(verdict)
 
     async def _work(self) -> CompactionVerdict:
         plan = await self._plan()
@@ -178,9 +180,3 @@ class CompactionWorkflow:
                 await workflow.wait([recording])
         recording.result()
         return CompactionVerdict.model_validate({"status": status, "code": failure.code, "reason": failure.reason})
-
-
-def _inside(error: BaseException) -> tuple[str, str]:
-    """Code and reason of a step that failed for a reason of ours."""
-    cause = error.__cause__
-    return (cause.type if isinstance(cause, ApplicationError) and cause.type else "INTERNAL"), "internal"

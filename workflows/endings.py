@@ -130,11 +130,16 @@ def not_compacted(verdict: CompactionVerdict) -> Ending:
     return replace(ending, message=" ".join(filter(None, (ending.message, (NO_SUMMARY | ADVICE).get(reason)))))
 
 
+def code_of(error: BaseException) -> str:
+    """The code with which a step failed for good: what a regular activity raised is wrapped, a local one's is not."""
+    cause = error if isinstance(error, ApplicationError) else error.__cause__
+    return cause.type if isinstance(cause, ApplicationError) and cause.type else "INTERNAL"
+
+
 def broken_down(error: BaseException) -> Ending:
     """A step failed for a reason of ours; the Run ends and says which, instead of staying open."""
-    cause = error.__cause__
-    code = cause.type if isinstance(cause, ApplicationError) and cause.type else "INTERNAL"
-    return Ending("failed", "internal", code, "A step of the run failed inside AgentLoom; the worker's log has more.")
+    message = "A step of the run failed inside AgentLoom; the worker's log has more."
+    return Ending("failed", "internal", code_of(error), message)
 
 
 def no_answer(verdict: ModelVerdict, *, estimated: int, input_limit: int) -> Ending:

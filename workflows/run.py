@@ -59,7 +59,7 @@ class RunWorkflow:
         work = asyncio.create_task(self._work())
         try:
             finished = await self._in_time(work)
-        except (asyncio.CancelledError, ActivityError, ChildWorkflowError) as error:
+        except (asyncio.CancelledError, ActivityError, ApplicationError, ChildWorkflowError) as error:
             ending = STOPPED if is_cancelled_exception(error) else broken_down(error)
             finished = await self._end(work, ending)
         except RunEnds as end:

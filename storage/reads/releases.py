@@ -2,8 +2,10 @@
 
 from uuid import UUID
 
+from pydantic import ValidationError
 from sqlalchemy import text
 
+from context.errors import UnknownContentError
 from context.policy import Release
 from storage.database import fetch_one
 from storage.reads.pages import found
@@ -25,7 +27,11 @@ async def release(store: Store, release_id: UUID) -> Release:
 
 
 def remember(store: Store, release_id: UUID, body: bytes) -> Release:
-    """Parse and keep a release."""
+    """Parse and keep a release. Raises UnknownContentError for one that another version published."""
+    try:
+        parsed = Release.model_validate_json(body)
+    except ValidationError:  # its text quotes the definition
+        raise UnknownContentError from None
     while len(store.releases) >= KEPT:
         store.releases.pop(next(iter(store.releases)))
-    return store.releases.setdefault(release_id, Release.model_validate_json(body))
+    return store.releases.setdefault(release_id, parsed)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID
 
-from pydantic import ValidationError
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from context.errors import UnknownContentError
 from context.material import piece_of
 from context.messages import message_from_bytes
 from context.revisions import EMPTY_CHAIN, next_chain
@@ -167,7 +167,7 @@ class _Verification:
         """Whether a record's own columns say what its message says."""
         try:
             message = message_from_bytes(await self._store.payloads.read_one(self._connection, row["payload_id"]))
-        except ValidationError:
+        except UnknownContentError:
             return False
         return message.role == row["role"] and (message.role != "tool" or message.tool_call_id == row["call_id"])
 

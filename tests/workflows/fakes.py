@@ -38,6 +38,8 @@ class ScriptedRun:
     finished: list[Json] = field(default_factory=list)
     tool: Callable[[Json], Awaitable[Json]] | None = None
     prepared: list[Json] = field(default_factory=list)
+    broken: dict[str, ApplicationError] = field(default_factory=dict)
+    """What steps raise instead of doing anything."""
 
     @property
     def activities(self) -> list[Callable[..., Any]]:
@@ -53,7 +55,7 @@ class ScriptedRun:
 
     @activity.defn(name="open_run")
     async def open_run(self, request: Json) -> Json:
-        self.asked.append("open_run")
+        self._ask("open_run")
         ids = {name: str(uuid4()) for name in ("session_id", "context_id", "release_id")}
         opened = ids | {"run_no": 1, "loops": 0, "active_ms": 0, "batch_id": None} | self.opened
         limits = {"max_loops": 10, "deadline_s": 60, "max_parallel_tools": 8, "continue_late_input": False}
@@ -68,11 +70,16 @@ class ScriptedRun:
         return self._prepared(request["prepare"])
 
     def _prepared(self, request: Json) -> Json:
-        self.asked.append("prepare")
+        self._ask("prepare")
         self.prepared.append(request)
         cutoff = self.cutoffs.pop(0) if self.cutoffs else 1
         sizes = {"estimated": 6120, "input_limit": 8000, "supplements": 0}
         return {"cutoff": cutoff} | sizes
+
+    def _ask(self, step: str) -> None:
+        self.asked.append(step)
+        if step in self.broken:
+            raise self.broken[step]
 
     @activity.defn(name="call_model")
     async def call_model(self, call: Json) -> Json:

@@ -188,3 +188,15 @@ async def test_a_run_that_another_owner_has_taken_over_closes_with_that(stage: S
     async with stage.playing(run):
         status, _ = await closing(await stage.start())
     assert status == FAILED
+
+
+@pytest.mark.parametrize("step", ["open_run", "prepare", "call_model"])
+async def test_a_step_that_fails_for_good_ends_the_run_with_its_code(stage: Stage, step: str) -> None:
+    """SPEC S2, W3a: local steps too, whose failures Temporal does not wrap; no Run is left for the reconciler."""
+    corrupt = ApplicationError("damaged", type="PAYLOAD_CORRUPT", non_retryable=True)
+    run = ScriptedRun([corrupt]) if step == "call_model" else ScriptedRun(broken={step: corrupt})
+    async with stage.playing(run):
+        assert await closing(await stage.start()) == (FAILED, "PAYLOAD_CORRUPT")
+    assert run.asked[-2:] == [step, "finish_run"]
+    [end] = run.finished
+    assert (end["status"], end["end_reason"], end["code"]) == ("failed", "internal", "PAYLOAD_CORRUPT")
