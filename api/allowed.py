@@ -14,6 +14,8 @@ Methods = Mapping[str, Mapping[str, Any]]
 
 def fitting_methods(request: Request) -> list[str]:
     """The methods that the address takes over all routes, of those whose path parameters its parts can be."""
+    if request.url.path == request.app.openapi_url:  # the document is in no document
+        return ["GET", "HEAD"]
     methods = (
         method.upper()
         for parts, offered in _matching(request)

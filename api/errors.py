@@ -63,8 +63,11 @@ SENTENCE_OF_STATUS: Mapping[int, str] = {
     415: "Send the body as application/json, in UTF-8 and not compressed.",
 }
 
-# pydantic's own sentences that would quote a piece of the input, replaced by ours.
+# pydantic's own sentences that would quote a piece of the input or say things twice, replaced by ours.
 SILENT_REASONS: Mapping[str, str] = {
+    "int_parsing": "should be a whole number",
+    "float_parsing": "should be a number",
+    "bool_parsing": "should be true or false",
     "uuid_parsing": "should be a valid UUID",
     "uuid_type": "should be a valid UUID",
     "url_parsing": "should be a valid URL",
@@ -183,8 +186,10 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
         return problem(404, errors.NotFoundError.code, SENTENCE_OF_STATUS[404])
     code = CODE_OF_STATUS.get(refused.status_code, InputInvalidError.code)
     sentence = SENTENCE_OF_STATUS.get(refused.status_code, InputInvalidError.sentence)
-    headers = {"Allow": ", ".join(methods)} if methods else refused.headers
-    return problem(refused.status_code, code, sentence, headers=headers)
+    if not methods:
+        return problem(refused.status_code, code, sentence, headers=refused.headers)
+    allowed = ", ".join(methods)
+    return problem(405, code, f"{sentence} It takes {allowed}.", title=sentence, headers={"Allow": allowed})
 
 
 async def _on_unexpected(request: Request, error: Exception) -> Response:

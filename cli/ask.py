@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import typer
 
+from cli.ids import id_of
 from cli.output import CommandError, note, print_error, print_json, print_lines
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 Text = Annotated[str | None, typer.Argument(help="The text; '-' reads it from standard input.", show_default=False)]
 File = Annotated[Path | None, typer.Option("--file", "-f", help="File that holds the text; '-' is standard input.")]
-RunId = Annotated[str, typer.Argument(help="Id of the Run.")]
+RunId = Annotated[str, typer.Argument(help="Id of the Run.", callback=id_of("run"))]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Return as soon as the text is accepted.")]
 
@@ -31,7 +32,7 @@ def register(app: typer.Typer) -> None:
 def ask(
     text: Text = None,
     agent: Annotated[str | None, typer.Option(help="Open a session with this agent.")] = None,
-    session: Annotated[str | None, typer.Option(help="Go on in this session.")] = None,
+    session: Annotated[str | None, typer.Option(help="Go on in this session.", callback=id_of("session"))] = None,
     file: File = None,
     no_wait: NoWait = False,
     json: AsJson = False,
@@ -41,7 +42,9 @@ def ask(
     from cli.texts import needed_text
 
     if (agent is None) == (session is None):
-        raise CommandError("Say whom to ask: --agent NAME or --session ID.", mend="agentloom sessions list")
+        raise CommandError(
+            "Say whom to ask: either --agent NAME or --session ID.", mend='agentloom ask --agent NAME "your question"'
+        )
     question = needed_text(text, file, command=f"ask {'--agent NAME' if agent else '--session ID'}")
 
     async def work(api: "Api") -> int:
@@ -54,8 +57,12 @@ def ask(
 
 def say(
     text: Text = None,
-    session: Annotated[str | None, typer.Option(help="Session whose active Run gets the text.")] = None,
-    run: Annotated[str | None, typer.Option(help="A Run of that session, instead of --session.")] = None,
+    session: Annotated[
+        str | None, typer.Option(help="Session whose active Run gets the text.", callback=id_of("session"))
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option(help="A Run of that session, instead of --session.", callback=id_of("run"))
+    ] = None,
     file: File = None,
     json: AsJson = False,
 ) -> int:
@@ -65,7 +72,7 @@ def say(
     from cli.texts import needed_text
 
     if (session is None) == (run is None):
-        raise CommandError("Say where: --session ID or --run ID.", mend="agentloom sessions list")
+        raise CommandError("Say where: either --session ID or --run ID.", mend="agentloom sessions list")
     supplement = needed_text(text, file, command="say --session ID")
 
     async def work(api: "Api") -> dict[str, Any]:

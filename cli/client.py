@@ -15,6 +15,7 @@ from uuid import UUID
 import httpx
 from httpx_sse import EventSource, SSEError
 
+from cli.ids import WHERE_TO_LOOK
 from cli.output import CommandError, ExitCode
 from settings import load_client_settings
 
@@ -65,19 +66,6 @@ class ApiRefusedError(CommandError):
             mend=_next_command(self.refusal, problem),
             exit_code=ExitCode.NOT_REACHABLE if status == 503 else ExitCode.REFUSED,
         )
-
-
-WHERE_TO_LOOK = {
-    "session": "agentloom sessions list",
-    "run": "agentloom sessions show SESSION",
-    "agent": "agentloom publish FILE",
-    "operation": "agentloom show operations RUN",
-    "model call": "agentloom show operations RUN",
-    "input": "agentloom show inputs RUN",
-    "record": "agentloom sessions messages SESSION",
-    "key": "agentloom keys list",
-}
-"""The command that lists what there is of a kind, or makes it."""
 
 
 def _next_command(code: str, problem: Mapping[str, Any]) -> str:

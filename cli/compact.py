@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import typer
 
+from cli.ids import id_of
 from cli.output import CommandError, ExitCode, note, print_error, print_json, print_lines
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def register(app: typer.Typer) -> None:
 
 
 def compact(
-    session: Annotated[str, typer.Argument(help="Id of the session.")],
+    session: Annotated[str, typer.Argument(help="Id of the session.", callback=id_of("session"))],
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Return as soon as it is accepted.")] = False,
     stop: Annotated[bool, typer.Option("--stop", help="Stop the compaction that is under way instead.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,

@@ -41,10 +41,11 @@ def doctor(
 
 
 def _chosen(findings: Sequence[Any], parts: Sequence[str] | None) -> list[Any]:
-    names = [finding.part for finding in findings]
-    if unknown := sorted(set(parts or ()) - set(names)):
-        raise CommandError(f"There is no part {unknown[0]}.", why=f"The parts are: {', '.join(dict.fromkeys(names))}.")
-    return [finding for finding in findings if not parts or finding.part in parts]
+    wanted = {part.casefold(): part for part in parts or ()}
+    names = dict.fromkeys(finding.part for finding in findings)
+    if unknown := sorted(wanted.keys() - {name.casefold() for name in names}):
+        raise CommandError(f"There is no part {wanted[unknown[0]]}.", why=f"The parts are: {', '.join(names)}.")
+    return [finding for finding in findings if not wanted or finding.part.casefold() in wanted]
 
 
 def _is_broken(finding: Any) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.ids import id_of
 from cli.output import CommandError, ExitCode, note, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def list_keys(json: AsJson = False) -> int:
     return 0
 
 
-def revoke(key: Annotated[str, typer.Argument(help="Id of the key.")]) -> int:
+def revoke(key: Annotated[str, typer.Argument(help="Id of the key.", callback=id_of("key"))]) -> int:
     """Revoke a key: it stops working at once."""
     from cli.client import call_api
 

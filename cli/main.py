@@ -117,7 +117,7 @@ def _root(
 def _tell_usage(mistake: typer.TyperException) -> int:
     context = getattr(mistake, "ctx", None)
     path = context.command_path if context else "agentloom"
-    message = mistake.format_message()
+    message = mistake.format_message().replace("Value error, ", "")  # pydantic's words, not ours
     if "\n" in message:  # a command without its arguments asks for its help
         sys.stderr.write(f"{message}\n")
     else:

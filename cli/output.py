@@ -19,6 +19,8 @@ from rich.text import Text
 from context.errors import AgentLoomError
 
 PIPE_WIDTH = 240
+WORD_WIDTH = 48  # an id with what stands before it; a longer word is a text of a language without blanks
+SENTENCE_WIDTH = 24  # what a column of texts can be folded to
 # What terminals obey, beside tabs and line ends: control characters of both sets, and those that turn the direction.
 _CONTROLS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"} | {0x7F: 0x2421}
 _UNSEEN = (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
@@ -89,14 +91,43 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """A table on standard output. Cells are plain text, in which brackets are no markup, or styled text."""
-    shown = visible(title) if title else None
-    table = Table(title=shown, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    """A table on standard output, or a few lines for each row where the terminal is too narrow for its ids.
+
+    Cells are plain text, in which brackets are no markup, or styled text.
+    """
+    cells = [[_inert(cell if isinstance(cell, Text) else Text(str(cell))) for cell in row] for row in rows]
+    console = data_console()
+    if title:
+        console.print(Text(visible(title), style="italic"))
+    if _narrowest(columns, cells) <= console.width:
+        console.print(_table(columns, cells))
+        return
+    wide = max(len(column) for column in columns)
+    for row in cells:
+        for name, cell in zip(columns, row, strict=True):
+            console.print(Text(f"{name:<{wide}}  ").append_text(cell), soft_wrap=True)
+        console.print()
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(columns))
+    for place, column in enumerate(columns):
+        table.add_column(column, overflow="fold", no_wrap=_are_words(rows, place))
     for row in rows:
-        table.add_row(*(_inert(cell) if isinstance(cell, Text) else escape(visible(str(cell))) for cell in row))
-    data_console().print(table)
+        table.add_row(*row)
+    return table
+
+
+def _narrowest(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> int:
+    """How wide a table has to be: ids and numbers stay whole, so that they can be copied; texts may be folded."""
+    widths = [max([len(column), *(row[place].cell_len for row in rows)]) for place, column in enumerate(columns)]
+    least = (width if _are_words(rows, place) else min(width, SENTENCE_WIDTH) for place, width in enumerate(widths))
+    return sum(least) + 2 * (len(columns) - 1)
+
+
+def _are_words(rows: Sequence[Sequence[Text]], place: int) -> bool:
+    """Whether every cell of a column is one word, such as an id."""
+    return not any(" " in row[place].plain or row[place].cell_len > WORD_WIDTH for row in rows)
 
 
 def print_rich(line: Text) -> None:

@@ -2,12 +2,16 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 import typer
 
 from cli.definitions import FORMATS, read_definition
 from cli.output import note, print_json, print_lines
+
+if TYPE_CHECKING:
+    from cli.client import Api
 
 UNKNOWN_FIELD = re.compile(r"\(field ([0-9]+)\)")
 
@@ -22,27 +26,49 @@ def publish(
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> int:
     """Publish an agent definition. Publishing the same content again changes nothing."""
-    from cli.client import Api, ApiRefusedError, call_api
+    from cli.client import ApiRefusedError, call_api
 
     definition = read_definition(file)
 
-    async def work(api: Api) -> dict[str, Any]:
+    async def work(api: "Api") -> tuple[dict[str, Any], list[str]]:
+        before = await _code_of_newest(api, definition)
         try:
             published: dict[str, Any] = await api.post("/agents", {"definition": definition})
         except ApiRefusedError as refused:
             if reasons := refused.problem.get("errors"):
                 refused.why = "; ".join(f"{place_in_file(definition, one['field'])} {one['reason']}" for one in reasons)
             raise
-        return published
+        return published, _edited(before, await _code_of_newest(api, definition))
 
-    published = call_api(work)
+    published, edited = call_api(work)
     if json:
         print_json(published)
         return 0
     name = definition.get("name", "")
     print_lines([f"{name} release {published['release_no']}  {published['release_id']}"])
+    if edited:
+        note(f"edited: {', '.join(edited)}; a worker that has called the old code has to be restarted")
     note(f'next: agentloom ask --agent {name} "your question"')
     return 0
+
+
+async def _code_of_newest(api: "Api", definition: dict[str, Any]) -> dict[str, Any]:
+    """The hashes of the code of each Python tool in the agent's newest release, by tool; none without a release."""
+    from cli.client import ApiRefusedError
+
+    tools = definition.get("tools")
+    if not isinstance(tools, list) or not any(isinstance(one, dict) and one.get("kind") == "python" for one in tools):
+        return {}
+    try:
+        agent = await api.get(f"/agents/{quote(str(definition.get('name')), safe='')}")
+        release = await api.get(f"/releases/{agent['release_id']}")
+    except ApiRefusedError:  # there is no such agent yet; whatever else is wrong, publishing says
+        return {}
+    return {tool["name"]: tool["code"] for tool in release["release"]["tools"] if tool["kind"] == "python"}
+
+
+def _edited(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    return [name for name, code in now.items() if name in before and before[name] != code]
 
 
 def place_in_file(definition: dict[str, Any], place: str) -> str:

@@ -4,12 +4,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.ids import id_of
 from cli.output import print_json, print_lines, print_table
 
 if TYPE_CHECKING:
     from cli.client import Api
 
-SessionId = Annotated[str, typer.Argument(help="Id of the session.")]
+SessionId = Annotated[str, typer.Argument(help="Id of the session.", callback=id_of("session"))]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
 
 

@@ -4,10 +4,11 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.ids import id_of
 from cli.output import print_json, print_lines, print_table
 from cli.show_requests import diff, explain, manifest, request, view
 
-RunId = Annotated[str, typer.Argument(help="Id of a Run.")]
+RunId = Annotated[str, typer.Argument(help="Id of a Run.", callback=id_of("run"))]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
 
 OUTCOMES = {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.ids import id_of
 from cli.json_text import member_text
 from cli.output import CommandError, ExitCode, note, print_bytes, print_json, print_lines, print_rich, print_table
 
@@ -17,7 +18,14 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-RunOrOperation = Annotated[str, typer.Argument(help="Id of a model call, or of a Run for its last request.")]
+RunOrOperation = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN_OR_CALL",
+        help="Id of a model call, or of a Run for its last request.",
+        callback=id_of("run or model call"),
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
 Whole = Annotated[bool, typer.Option("--whole", help="Print long messages whole.")]
 
@@ -122,8 +130,13 @@ def explain(
 def diff(
     identity: RunOrOperation,
     against: Annotated[
-        str, typer.Argument(help="The request it is compared with; without one, the request before it in its Run.")
-    ] = "",
+        str | None,
+        typer.Argument(
+            metavar="OTHER",
+            help="The request it is compared with; without one, the request before it in its Run.",
+            callback=id_of("run or model call"),
+        ),
+    ] = None,
     json: AsJson = False,
 ) -> int:
     """Compare two requests item by item: what stayed, came, went, changed, or went into a summary."""

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.ids import id_of
 from cli.output import ExitCode, print_error, print_json, print_lines, print_table, progress
 
 MEANINGS = {
@@ -28,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
 
 def verify(
-    session: Annotated[str, typer.Argument(help="Id of the session.")],
+    session: Annotated[str, typer.Argument(help="Id of the session.", callback=id_of("session"))],
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> int:
     """Check content, hash chains, summaries and requests of a session; exit code 1 if anything is broken."""

@@ -109,7 +109,22 @@ async def test_an_unknown_address_and_a_wrong_method_are_problems_too(ann: Perso
     check_problem(await ann.http.get("/nothing"), 404, "NOT_FOUND")
     refused = await ann.http.put("/sessions", json={})
     check_problem(refused, 405, "INPUT_INVALID")
-    assert "POST" in refused.headers["allow"]
+    assert refused.headers["allow"] == "GET, POST"
+    assert refused.json()["detail"] == "This address does not take this method. It takes GET, POST."
+    document = await ann.http.post(str(ann.http.base_url).replace("/api/v1/", "/openapi.json"))
+    check_problem(document, 405, "INPUT_INVALID")
+
+
+async def test_a_parameter_of_another_kind_is_told_its_kind_once(ann: Person) -> None:
+    """Y5: in one phrase."""
+    for params, said in (
+        ({"limit": "1.5"}, "query.limit should be a whole number"),
+        ({"include_archived": "maybe"}, "query.include_archived should be true or false"),
+    ):
+        refused = await ann.http.get("/sessions", params=params)
+        assert check_problem(refused, 422, "INPUT_INVALID")["detail"] == said
+    refused = await ann.http.get(f"/runs/{uuid4()}", params={"wait_s": "soon"})
+    assert check_problem(refused, 422, "INPUT_INVALID")["detail"] == "query.wait_s should be a number"
 
 
 BAD_CONNECTIONS: list[tuple[dict[str, Any], str]] = [

@@ -74,6 +74,22 @@ async def test_an_agent_is_published_asked_and_its_run_stopped(shell: Shell, sto
     assert (await stopping).json["status"] == "stopped"
 
 
+async def test_publishing_an_edited_tool_says_that_workers_have_to_be_restarted(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """17, T1: on standard error, and only when its code is other than that of the release before."""
+    monkeypatch.syspath_prepend(str(shell.folder))
+    tool = "{kind: python, name: count, entry: 'tools_of_a_command:count', effect: read_only}"
+    (shell.folder / "a.yaml").write_text(f"name: counter\nmodel: {{provider: demo, model: demo}}\ntools: [{tool}]\n")
+    said = []
+    for code in ("def count() -> int:\n    return 1\n", "def count() -> int:\n    return 2\n"):
+        (shell.folder / "tools_of_a_command.py").write_text(code)
+        said += [await shell("publish", "a.yaml"), await shell("publish", "a.yaml")]
+    assert [one.code for one in said] == [0] * 4
+    assert ["edited: count; a worker" in one.err for one in said] == [False, False, True, False]
+    assert [one.out.split()[:3] for one in said] == [["counter", "release", no] for no in ("1", "1", "2", "2")]
+
+
 async def test_a_watched_run_ends_with_its_own_exit_code(shell: Shell, ann: Person, store: Store) -> None:
     """17: 1 if the Run ended otherwise; events as lines of JSON."""
     run = (await asked(ann, await opened(ann)))["run_id"]
@@ -132,10 +148,14 @@ async def test_a_key_made_on_the_command_line_works_until_it_is_revoked(shell: S
 
 
 MISTAKES: list[tuple[tuple[str, ...], int, str]] = [
-    (("ask", "q"), 2, "--agent NAME or --session ID"),
+    (("ask", "q"), 2, "agentloom ask --agent NAME"),
     (("ask", "--agent", "helper"), 2, "no text"),
     (("ask", "--agent", "unknown", "q"), 4, "NOT_FOUND"),
-    (("ask", "--session", "x", "q"), 4, "session_id should be a valid UUID"),
+    (("ask", "--session", "x", "q"), 4, "the id of a session is a UUID"),
+    (("ask", "--agent", "helper", "--session", str(UUID(int=0)), "q"), 2, "either --agent NAME or --session ID"),
+    (("show", "diff", str(UUID(int=0)), "../x"), 4, "There is no run or model call ../x."),
+    (("keys", "revoke", "../connections/mine"), 4, "agentloom keys list"),
+    (("completion", "tcsh"), 2, "Invalid value for 'shell': 'tcsh' is not one of"),
     (("say", "--session", str(UUID(int=0)), "q"), 4, "NOT_FOUND"),
     (("publish", "gone.yaml"), 2, "can't be read"),
     (("show", "request", str(UUID(int=0))), 4, "NOT_FOUND"),

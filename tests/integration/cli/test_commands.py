@@ -100,7 +100,7 @@ def test_doctor_sees_an_old_schema_and_a_missing_worker(
     assert by_part["Temporal"]["state"] == "sound"
     assert "python -m worker" in by_part["worker"]["mend"]
     run_now(upgrade(empty_database_url))
-    one_part = run_agentloom("doctor", "--part", "schema", environment=environment, folder=tmp_path)
+    one_part = run_agentloom("doctor", "--part", "Schema", environment=environment, folder=tmp_path)
     assert one_part.returncode == 0
 
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from cli.output import print_json, print_lines, visible
+from cli.output import print_json, print_lines, print_table, visible
 
 HOSTILE = "a\x1b]52;c;cm0=\x07b\x1b[2Jc\rd\x9b31me\x7ff\u202eg"
 PRINTING = f"""
@@ -70,3 +70,28 @@ def test_json_keeps_its_value(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_text_of_ordinary_characters_stays_as_it_is() -> None:
     text = "tabs\tand\nlines, Grüße, 日本語, 👩‍👩‍👧, עברית"
     assert visible(text) == text
+
+
+WIDE = """
+import os
+from cli.output import print_table
+os.environ["COLUMNS"] = "{width}"
+ids = [str(digit) * 36 for digit in range(2)]
+print_table(["session", "active run", "title"], [[*ids, "a title of a few words"], [*ids, "标题" * 20]])
+"""
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 120])
+def test_an_id_is_never_torn_however_narrow_the_terminal(width: int) -> None:
+    """SPEC 17: it is there to be copied; what does not fit side by side stands one below the other."""
+    lines = said_on_a_terminal(WIDE.format(width=width)).splitlines()
+    for digit in ("0", "1"):
+        assert [digit * 36 in line for line in lines].count(True) == 2
+    assert any("active run" in line for line in lines)
+    assert ("0" * 36 in lines[1] and "1" * 36 in lines[1]) is (width == 120)
+
+
+def test_other_programs_get_a_row_as_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """SPEC 17: long titles are folded and tear no row apart."""
+    print_table(["session", "title"], [["0" * 36, "标题" * 200]])
+    assert len(capsys.readouterr().out.splitlines()) <= 6

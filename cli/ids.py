@@ -1,0 +1,43 @@
+"""Ids that a person gives to a command: checked before they become part of an address (SPEC 17, Y5)."""
+
+from collections.abc import Callable
+from uuid import UUID
+
+from cli.output import CommandError, ExitCode
+
+WHERE_TO_LOOK = {
+    "session": "agentloom sessions list",
+    "run": "agentloom sessions show SESSION",
+    "run or model call": "agentloom sessions show SESSION",
+    "agent": "agentloom publish FILE",
+    "operation": "agentloom show operations RUN",
+    "model call": "agentloom show operations RUN",
+    "input": "agentloom show inputs RUN",
+    "record": "agentloom sessions messages SESSION",
+    "key": "agentloom keys list",
+}
+"""The command that lists what there is of a kind, or makes it."""
+
+SHOWN_CHARS = 80
+
+
+def id_of(kind: str) -> Callable[[str | None], str | None]:
+    """What a command checks an id with: gives it back in its plain form, None if there is none.
+
+    Raises CommandError, as the API would say, for what can be no id: with a slash in it, it would be another address.
+    """
+
+    def checked(given: str | None) -> str | None:
+        if given is None:
+            return None
+        try:
+            return str(UUID(given))
+        except ValueError:
+            raise CommandError(
+                f"There is no {kind} {given[:SHOWN_CHARS]}.",
+                why=f"NOT_FOUND: the id of a {kind} is a UUID, 36 characters long.",
+                mend=WHERE_TO_LOOK[kind],
+                exit_code=ExitCode.REFUSED,
+            ) from None
+
+    return checked
