@@ -29,6 +29,7 @@ SocketOptions = Iterable[tuple[int, int, int] | tuple[int, int, bytes | bytearra
 Failure = EgressError | httpx2.TransportError
 _FAILURE = "agentloom.failure"
 _CONTAINED = "agentloom.contained"
+_READ = "agentloom.read"
 _STAND_IN_STATUS = 502
 
 
@@ -55,6 +56,11 @@ def failure_of(request: httpx2.Request) -> Failure | None:
     """What the guard refused of this request or its answer, or how the network failed it; the SDK keeps that."""
     failure = request.extensions.get(_FAILURE)
     return failure if isinstance(failure, Failure) else None
+
+
+def is_read_to_its_end(request: httpx2.Request) -> bool:
+    """Whether the whole answer to this request was read; a reader of events stops at the one it waits for."""
+    return bool(request.extensions.get(_READ))
 
 
 def _note(failure: Failure, request: httpx2.Request) -> bool:
@@ -111,6 +117,7 @@ class BoundedMcpStream(httpx2.AsyncByteStream):
                 if self._left < 0:
                     raise AnswerTooLargeError
                 yield piece
+            self._request.extensions[_READ] = True
         except (EgressError, httpx2.TransportError) as failure:
             if _note(failure, self._request):
                 raise AnswerBrokenError from None

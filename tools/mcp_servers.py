@@ -120,7 +120,7 @@ class McpServers:
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
             on_progress()
 
-        exchange = Exchange(of_a_call=True, silence_s=timeout_s)
+        exchange = Exchange(of_a_call=True, limit_s=timeout_s)
         with link.in_use(), exchange.watched():
             answer = await unless_stopped(_asked(client.call_tool(name, arguments, timeout_s, progressed, meta=meta)))
             return link.settled(answer, exchange)
@@ -199,7 +199,11 @@ class _Link:
     @property
     def is_over(self) -> bool:
         """Whether new calls need another connection."""
-        return self._is_retired or self._end.is_set() or self._owner.done()
+        return self._is_retired or self._is_closed
+
+    @property
+    def _is_closed(self) -> bool:
+        return self._end.is_set() or self._owner.done()
 
     async def client(self) -> Client | HttpAnswer:
         """The SDK's client, or the answer of a server that does not let us in.
@@ -293,7 +297,7 @@ class _Link:
         if not isinstance(answer, ServerRefusal):
             self._has_served = True
             return answer
-        if answer.code == REQUEST_TIMEOUT:
+        if answer.code == REQUEST_TIMEOUT and exchange.is_over_time:
             raise ToolTimeoutError
         if self._opening.server.url is None:
             if answer.code == CONNECTION_CLOSED and self.is_over:
@@ -308,7 +312,7 @@ class _Link:
             raise_failure(exchange.failure)
         if exchange.answer is not None:
             return self._refused(exchange.answer, refusal)
-        if refusal.code == CONNECTION_CLOSED:
+        if refusal.code == CONNECTION_CLOSED and (self._is_closed or not exchange.is_answered):
             raise ToolUnavailableError("connection_lost", may_have_run=True)
         return refusal
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +50,7 @@ async def by_mcp(answers: list[Answer | None], *, calls: int = 1, effect: str = 
         if message.get("method") != "tools/call":
             return legacy_answer(message)
         answer = answers.pop(0)
-        return (
-            json_answer(message["id"], FINE)
-            if answer is not None and answer.status == 200 and not answer.body
-            else answer
-        )
+        return json_answer(message["id"], FINE) if answer is not None and answer == Answer() else answer
 
     servers = McpServers(http_client_for=small, folder=ROOT)
     async with tool_server(reply) as server:
@@ -165,6 +161,40 @@ async def test_publishing_waits_no_longer_than_the_tools_own_time_limit() -> Non
     async with asyncio.timeout(8):
         with pytest.raises(ConfigurationInvalidError, match="`timeout_s`"):
             await list_frozen(written, open_servers=opened(servers), resolve_secret=no_secrets)
+
+
+def streamed(answer: Answer) -> Answer:
+    """The same as the only event of a stream."""
+    return Answer(body=b"data: " + answer.body + b"\n\n", headers={"Content-Type": "text/event-stream"})
+
+
+@pytest.mark.parametrize("code", [-32000, -32001, -32603, 7])
+@pytest.mark.parametrize("form", [lambda answer: answer, streamed], ids=["json", "stream"])
+async def test_a_servers_own_error_is_its_answer_whatever_its_code(form: Callable[[Answer], Answer], code: int) -> None:
+    """SPEC T4, T9: -32000 is the SDK's code for a lost connection, -32001 for a time-out; servers use both freely."""
+
+    async def reply(request: Received) -> Answer:
+        message = json.loads(request.body or b"{}")
+        if message.get("method") != "tools/call":
+            return legacy_answer(message)
+        error = {"jsonrpc": "2.0", "id": message["id"], "error": {"code": code, "message": "MARK"}}
+        return form(Answer(body=json.dumps(error).encode()))
+
+    servers = McpServers(http_client_for=small, folder=ROOT)
+    async with tool_server(reply) as server:
+        known, written = frozen(kind="mcp", remote_name="echo", timeout_s=10), entry(kind="mcp", url=server.url)
+        tool = McpTool(known, written, open_servers=opened(servers), resolve_secret=no_secrets)
+        answer = await verdict(tool)
+        await servers.aclose()
+    assert told(answer) == ("error", "McpError", True)
+
+
+async def test_a_stream_that_ends_without_the_answer_leaves_the_call_open() -> None:
+    """SPEC T4: whatever else the server said in it."""
+    note = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}})
+    for body in (b"", b"data: " + note.encode() + b"\n\n"):
+        ended = Answer(body=body, headers={"Content-Type": "text/event-stream", "X-Any": "1"})
+        assert await by_mcp([ended]) == [("connection_lost", 0, True)]
 
 
 async def test_a_call_may_be_silent_for_as_long_as_its_own_time_limit() -> None:
