@@ -7,6 +7,7 @@ message is stored as its canonical JSON, and everything that is hashed is hashed
 import json
 import math
 import re
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -61,6 +62,10 @@ def message_from_bytes(body: bytes) -> ChatMessage:
         raise UnknownContentError from None
 
 
+DEEPEST_ARGUMENTS = 64
+"""Levels of call arguments that are read; many servers refuse requests whose arguments have more than about 128."""
+
+
 def arguments_object(text: str) -> dict[str, Any] | None:
     """The arguments of a call as an object, or None if they are not one. Empty text means no arguments (SPEC A11)."""
     if not text.strip():
@@ -82,6 +87,21 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError
     return value
+
+
+def depth_of(value: Any) -> int:
+    """How many levels a JSON value has; a plain one has one."""
+    level, layer = 0, [value]
+    while layer:
+        level += 1
+        layer = [child for node in layer for child in _children(node)]
+    return level
+
+
+def _children(node: Any) -> Iterable[Any]:
+    if isinstance(node, dict):
+        return node.values()
+    return node if isinstance(node, list) else ()
 
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")

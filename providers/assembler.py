@@ -150,8 +150,11 @@ class ReplyAssembler:
     def _take_finish(self, reason: object) -> None:
         if not isinstance(reason, str) or not finish_reasons.is_reason(reason):
             return
-        if finish_reasons.meaning_of(reason) == "breakdown":
+        meaning = finish_reasons.meaning_of(reason)
+        if meaning == "breakdown":
             raise ModelCallError("model_unavailable", retryable=True, status=200)
+        if meaning == "overflow":
+            raise ModelCallError("context_length", retryable=False, status=200)
         self._finish = finish_reasons.later_reason(self._finish, reason)
 
     def _take_delta(self, delta: dict[str, Any], *, add_call: Callable[[object], None]) -> None:

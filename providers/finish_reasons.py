@@ -8,8 +8,10 @@ from typing import Literal
 
 from context.replies import FinishReason
 
-Meaning = FinishReason | Literal["breakdown"]
-"""What a word means; `breakdown` is a server's report that it failed in the middle of an answer."""
+Meaning = FinishReason | Literal["breakdown", "overflow"]
+"""What a word means. `breakdown` is a server's report that it failed in the middle of an answer, `overflow` that its
+window was full.
+"""
 
 _SEPARATORS = re.compile(r"[^a-z0-9_]+")
 
@@ -19,7 +21,7 @@ _MEANINGS: dict[str, Meaning] = {
     **dict.fromkeys(
         (
             *("length", "max_tokens", "model_length", "max_length", "max_output_tokens", "max_completion_tokens"),
-            *("error_limit", "incomplete", "model_context_window_exceeded", "context_window_exceeded"),
+            *("error_limit", "incomplete"),
         ),
         "length",
     ),
@@ -31,6 +33,9 @@ _MEANINGS: dict[str, Meaning] = {
         "content_filter",
     ),
     **dict.fromkeys(("malformed_function_call", "unexpected_tool_call", "function_call_filter"), "malformed_call"),
+    **dict.fromkeys(
+        ("model_context_window_exceeded", "context_window_exceeded", "context_length_exceeded"), "overflow"
+    ),
     **dict.fromkeys(
         (
             *("error", "failed", "abort", "aborted", "cancelled", "canceled", "timeout"),
@@ -68,4 +73,4 @@ def finish_reason(word: str | None, *, has_calls: bool, has_text: bool) -> Finis
         return "tool_calls"
     if meant == "tool_calls" and not has_calls and has_text:
         return "stop"
-    return "other" if meant == "breakdown" else meant
+    return "other" if meant == "breakdown" or meant == "overflow" else meant

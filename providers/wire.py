@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from context.messages import (
+    DEEPEST_ARGUMENTS,
     ChatMessage,
     ToolCall,
     arguments_object,
     canonical_json,
+    depth_of,
     safe_name,
     without_lone_surrogates,
 )
@@ -174,11 +176,17 @@ def _call_form(call: ToolCall) -> dict[str, Any]:
 
 
 def wire_arguments(text: str) -> str:
-    """Call arguments as the text of a JSON object: unchanged if they are one, `{}` if they are broken or empty."""
+    """Call arguments as the text of a JSON object: unchanged if they are one, `{}` if they are broken, empty or too
+    deep for any tool.
+    """
     value = arguments_object(text)
-    if not value:
+    if not value or (_may_be_deep(text) and depth_of(value) > DEEPEST_ARGUMENTS):
         return "{}"
     return json.dumps(_encodable(value), ensure_ascii=False) if _may_hold_surrogates(text) else text
+
+
+def _may_be_deep(text: str) -> bool:
+    return text.count("{") + text.count("[") > DEEPEST_ARGUMENTS
 
 
 def _may_hold_surrogates(text: str) -> bool:

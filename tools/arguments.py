@@ -10,11 +10,10 @@ from typing import Any, Literal
 
 from jsonschema.exceptions import ValidationError
 
-from context.messages import arguments_object
+from context.messages import DEEPEST_ARGUMENTS, arguments_object, depth_of
 from tools.outcomes import error_content
 from tools.schemas import TooMuchToCheckError, errors_of
 
-_MAX_DEPTH = 64
 _MAX_MESSAGES = 5
 _MAX_RULE_CHARS = 200
 
@@ -50,8 +49,8 @@ def check_arguments(text: str, schema: dict[str, Any]) -> Accepted | Refused:
     arguments = arguments_object(text)
     if arguments is None:
         return NO_OBJECT
-    if _depth(arguments) > _MAX_DEPTH:
-        return Refused(f"The arguments are nested deeper than {_MAX_DEPTH} levels.")
+    if depth_of(arguments) > DEEPEST_ARGUMENTS:
+        return Refused(f"The arguments are nested deeper than {DEEPEST_ARGUMENTS} levels.")
     if not _encodes(arguments):
         return Refused("The arguments contain a lone surrogate, which is not valid Unicode text.")
     if (twice := _repeated_key(text)) is not None:
@@ -108,20 +107,6 @@ def _message(error: ValidationError) -> str:
 
 def _declared(schema: Any) -> set[str]:
     return set(schema.get("properties", {})) if isinstance(schema, dict) else set()
-
-
-def _depth(value: Any) -> int:
-    level, layer = 0, [value]
-    while layer:
-        level += 1
-        layer = [child for node in layer for child in _children(node)]
-    return level
-
-
-def _children(node: Any) -> Iterable[Any]:
-    if isinstance(node, dict):
-        return node.values()
-    return node if isinstance(node, list) else ()
 
 
 def _encodes(value: Any) -> bool:

@@ -216,6 +216,7 @@ OVERFLOWS = [
     replies.error(400, "maximum context length is 8000 tokens", code="context_length_exceeded"),
     replies.error(400, "Prompt 超长", code="1261"),
     replies.error(413, ""),
+    replies.text("half", finish_reason="model_context_window_exceeded"),
     replies.error(503, "wrapped: OpenAIException - exceeds the model's maximum context length of 8000 tokens"),
 ]
 

@@ -259,6 +259,15 @@ def test_a_finish_reason_that_reports_a_breakdown_is_a_failed_attempt(reason: st
     assert failure.value.retryable
 
 
+@pytest.mark.parametrize("reason", ["model_context_window_exceeded", "CONTEXT_LENGTH_EXCEEDED"])
+@pytest.mark.parametrize("said", ["", "half"])
+def test_a_finish_reason_that_reports_a_full_window_is_the_overflow_it_names(reason: str, said: str) -> None:
+    """SPEC B7: a larger output limit mends nothing, a compaction may."""
+    with pytest.raises(ModelCallError) as failure:
+        read(text(said, finish_reason=reason))
+    assert (failure.value.reason, failure.value.retryable) == ("context_length", False)
+
+
 @pytest.mark.parametrize(
     ("reply", "finish"),
     [
@@ -270,7 +279,6 @@ def test_a_finish_reason_that_reports_a_breakdown_is_a_failed_attempt(reason: st
         (text("x", finish_reason="max_tokens"), "length"),
         (text("x", finish_reason="brand_new"), "other"),
         (text("x", finish_reason="FinishReason.MAX_TOKENS"), "length"),
-        (text("x", finish_reason="model_context_window_exceeded"), "length"),
         (text("x", finish_reason="refusal"), "content_filter"),
         (text("x", finish_reason="PROHIBITED_CONTENT"), "content_filter"),
         (text("x", finish_reason="content_filter: RECITATION"), "content_filter"),

@@ -137,6 +137,15 @@ def test_good_arguments_go_out_as_they_came() -> None:
     assert wire_arguments(text) == text
 
 
+@pytest.mark.parametrize(("levels", "is_sent"), [(64, True), (65, False), (400, False)])
+def test_arguments_too_deep_for_any_tool_are_not_repeated(levels: int, is_sent: bool) -> None:
+    """SPEC A11, T3: they were refused, and servers refuse requests that hold them."""
+    text = '{"a":' * (levels - 1) + "{}" + "}" * (levels - 1)
+    assert wire_arguments(text) == (text if is_sent else "{}")
+    wide = json.dumps({"a": [{}] * 200})
+    assert wire_arguments(wide) == wide
+
+
 def test_lone_surrogates_in_arguments_are_made_encodable() -> None:
     """Case 061: also as escapes, which a strict JSON reader refuses; a whole pair stays."""
     assert json.loads(wire_arguments('{"a\\ud83d": ["x\\udcb0", "\\ud83d\\ude42"]}')) == {"a\ufffd": ["x\ufffd", "🙂"]}
