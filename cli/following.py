@@ -9,6 +9,7 @@ from typing import Any
 
 from cli.client import Api
 from cli.output import ExitCode, note
+from context.errors import ModelContextLengthError
 from context.model_ends import NEEDS_PUBLISHING
 
 SUCCEEDED = "succeeded"
@@ -157,6 +158,8 @@ def next_after(run: Mapping[str, Any]) -> str | None:
     """The command that helps after a Run that did not succeed."""
     if run["end_reason"] in NEEDS_PUBLISHING:
         return "agentloom publish FILE"
+    if run["end_reason"] == ModelContextLengthError.end_reason:  # a resume would meet the same window
+        return f"agentloom show manifest {run['run_id']}"
     if run["status"] in ("failed", "stopped"):
         return f"agentloom resume {run['run_id']}"
     return None if run["status"] == SUCCEEDED else f"agentloom show run {run['run_id']}"

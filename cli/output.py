@@ -103,10 +103,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
         console.print(_table(columns, cells))
         return
     wide = max(len(column) for column in columns)
-    for row in cells:
+    for number, row in enumerate(cells):
+        if number:
+            console.print()
         for name, cell in zip(columns, row, strict=True):
-            console.print(Text(f"{name:<{wide}}  ").append_text(cell), soft_wrap=True)
-        console.print()
+            if cell.plain:
+                console.print(Text(f"{name:<{wide}}  ").append_text(cell), soft_wrap=True)
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table:

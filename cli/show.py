@@ -101,6 +101,8 @@ def compactions(run: RunId, json: AsJson = False) -> int:
 
 
 def _facts(run: dict[str, Any]) -> list[tuple[str, object]]:
+    from cli.following import figures
+
     usage = run["usage"]
     error = run["error"] or {}
     return [
@@ -113,7 +115,7 @@ def _facts(run: dict[str, Any]) -> list[tuple[str, object]]:
         ("cost", usage["cost"] if usage["cost"] is not None else "unknown"),
         ("workflow", run["workflow_id"]),
         *([("error", f"{error['message']} ({error['code']})")] if error else []),
-        *sorted(error.get("numbers", {}).items()),
+        *([("numbers", numbers)] if (numbers := figures(run)) else []),
     ]
 
 

@@ -70,6 +70,12 @@ def test_a_cause_that_is_frozen_into_the_release_is_mended_by_publishing(reason:
     assert next_after({"run_id": "r", "status": "failed", "end_reason": reason}) == helps
 
 
+def test_a_run_that_did_not_fit_is_looked_into_and_not_resumed() -> None:
+    """17, S9, E: the release and with it the window stay as they are; the manifest says what filled it."""
+    run = {"run_id": "r", "status": "failed", "end_reason": "context_too_large"}
+    assert next_after(run) == "agentloom show manifest r"
+
+
 def test_an_end_without_success_says_why() -> None:
     """17."""
     run = {"run_id": "r", "status": "failed", "end_reason": "model_auth"}
