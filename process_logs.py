@@ -3,7 +3,8 @@
 The text of an exception can quote what a user wrote, so no record carries one: its type and the places in our code
 are what is left of it. What code of other people prints or logs in this process is content too: the log keeps a way of
 its own to where standard error went, and standard output and error themselves lead nowhere (SPEC Y6). What foreign code
-logs is told from ours by where it runs, not by its logger's name, which anybody can ask for.
+logs is told from ours by where it runs, not by its logger's name, which anybody can ask for. Nor does our log hang on
+what anybody can configure: the root, its handlers, levels.
 """
 
 import json
@@ -17,13 +18,15 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TextIO
 
-LIBRARIES = ("uvicorn", "uvicorn.error", "uvicorn.access", "temporalio", "mcp", "httpx", "httpcore", "asyncio")
 OURS = frozenset({
     "activities", "api", "cli", "context", "egress", "hooks", "process_logs", "providers", "settings", "stack",
     "storage", "tools", "worker", "workflows", "temporalio", "uvicorn",
 })  # fmt: skip
 BELOW_US = frozenset({"asyncio", "asyncpg", "fastapi", "httpcore", "httpx", "mcp", "sqlalchemy", "starlette"})
 """Libraries whose warnings say something of ours; what they log below that, a tool may have asked for."""
+
+UNHEARD = frozenset({"uvicorn.access"})
+"""One line per request would hold query strings, which can be content; the counters tell what is needed."""
 
 FOREIGN: ContextVar[bool] = ContextVar("foreign", default=False)
 """Set where code of other people runs; tasks and callbacks that it leaves behind inherit it. Threads don't."""
@@ -47,6 +50,37 @@ class ContentFree(logging.Formatter):
             line["error"] = record.exc_info[0].__name__
             line["frames"] = frames(record.exc_info[2])
         return json.dumps(line, ensure_ascii=False, default=str)
+
+
+class Unsilenced(logging.Logger):
+    """A logger with its own way out and its own threshold, if its name is one of ours; else like any other.
+
+    A tool may configure logging for itself, by `basicConfig(force=True)` or a `dictConfig`, which takes the root's
+    handlers away and disables all loggers that there are.
+    """
+
+    way_out: logging.Handler = logging.NullHandler()
+    threshold = logging.INFO
+
+    def isEnabledFor(self, level: int) -> bool:
+        least = _least(self.name, self.threshold)
+        return super().isEnabledFor(level) if least is None else level >= least
+
+    def handle(self, record: logging.LogRecord) -> None:
+        if _least(self.name, self.threshold) is None:
+            super().handle(record)
+        else:
+            self.way_out.handle(record)
+
+
+def _least(name: str, threshold: int) -> int | None:
+    """From which level on a logger of ours, or of a library below us, is heard; None for all others."""
+    if name in UNHEARD:
+        return logging.CRITICAL + 1
+    top = name.partition(".")[0]
+    if top in OURS:
+        return threshold
+    return max(threshold, logging.WARNING) if top in BELOW_US else None
 
 
 class OfOurs(logging.Filter):
@@ -83,17 +117,20 @@ def configure_logs(level: str) -> None:
     handler.setFormatter(ContentFree())
     handler.addFilter(OfOurs())
     root = logging.getLogger()
-    root.handlers[:] = [handler]
+    root.handlers[:] = [logging.NullHandler()]  # nobody else's records are kept
     root.setLevel(level.upper())
-    for name in LIBRARIES:
-        logging.getLogger(name).handlers.clear()
-        logging.getLogger(name).propagate = True
-    # One line per request would hold query strings, which can be content; the counters tell what is needed.
-    logging.getLogger("uvicorn.access").disabled = True
-    for name in ("httpx", "httpcore"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    _give_a_way_out(handler, root.level)
     sys.excepthook = _log_the_end
     _forward_core_logs()
+
+
+def _give_a_way_out(handler: logging.Handler, threshold: int) -> None:
+    """To the loggers that there are, and to all that will be."""
+    Unsilenced.way_out, Unsilenced.threshold = handler, threshold
+    logging.setLoggerClass(Unsilenced)
+    for logger in logging.root.manager.loggerDict.values():
+        if type(logger) is logging.Logger:
+            logger.__class__ = Unsilenced
 
 
 def _only_way_out() -> TextIO:

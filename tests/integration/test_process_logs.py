@@ -117,6 +117,56 @@ def test_what_a_tool_says_through_a_logger_of_ours_is_not_logged() -> None:
     assert [json.loads(line)["message"] for line in ended.stderr.splitlines()] == ["ours 1", "ours 2"]
 
 
+SILENCED = """
+import logging, logging.config
+from process_logs import configure_logs
+OLD = logging.getLogger("storage.older")
+configure_logs("info")
+from tools.running import attempted
+
+def reformatted():
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(logging.Formatter("MARK %(message)s"))
+        handler.setLevel(logging.CRITICAL)
+
+SILENCERS = [
+    lambda: logging.basicConfig(force=True, level="CRITICAL"),
+    lambda: logging.getLogger().handlers.clear(),
+    reformatted,
+    lambda: logging.getLogger().setLevel(logging.CRITICAL),
+    lambda: logging.disable(logging.CRITICAL),
+    lambda: logging.config.dictConfig({"version": 1}),
+    logging.shutdown,
+    lambda: [setattr(logging.getLogger("worker"), "disabled", True), logging.getLogger("worker").setLevel("CRITICAL")],
+    lambda: [setattr(logging.getLogger("worker"), "propagate", False), logging.getLogger("worker").handlers.clear()],
+]
+for number, silence in enumerate(SILENCERS):
+    attempted(silence)
+    logging.getLogger("worker").info("ours %d", number)
+    OLD.info("older %d", number)
+    logging.getLogger(f"storage.new{number}").info("new %d", number)
+    logging.getLogger("asyncpg").warning("below %d", number)
+    logging.getLogger("worker").debug("MARK-debug")
+    logging.getLogger("asyncpg").info("MARK-info")
+    logging.getLogger("uvicorn.access").info("MARK-access")
+    logging.getLogger("their.tool").error("MARK-their")
+    logging.error("MARK-root")
+try:
+    raise ValueError("MARK-words")
+except ValueError:
+    logging.getLogger("worker").exception("an error")
+"""
+
+
+def test_a_tool_that_configures_logging_silences_nothing_of_ours() -> None:
+    """SPEC Y6: whatever was done to the root, its handlers, to levels and to the loggers of others."""
+    ended = subprocess.run([sys.executable, "-c", SILENCED], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert "MARK" not in ended.stderr
+    said = [json.loads(line)["message"] for line in ended.stderr.splitlines()]
+    assert said == [f"{word} {n}" for n in range(9) for word in ("ours", "older", "new", "below")] + ["an error"]
+
+
 WORKFLOWS_AND_CORE = """
 import logging, threading
 from concurrent.futures import ThreadPoolExecutor
