@@ -3,6 +3,7 @@
 Messages are for the model: they name the place and the rule, and repeat no value.
 """
 
+import asyncio
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from tools.schemas import TooMuchToCheckError, errors_of
 
 _MAX_MESSAGES = 5
 _MAX_RULE_CHARS = 200
+_LARGE = 20_000  # characters of arguments or of a schema: reading them takes milliseconds
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,34 @@ NO_OBJECT = Refused(
 TOO_MUCH = Refused("The arguments are too large to be checked; the tool was not called. Send less at once.")
 
 
+def is_large(schema: dict[str, Any]) -> bool:
+    """Whether looking at the schema alone takes milliseconds."""
+    return len(json.dumps(schema)) >= _LARGE
+
+
+async def checked_beside(text: str, schema: dict[str, Any], *, large: bool) -> Accepted | Refused:
+    """The verdict of `check_arguments`; a check that takes long leaves the event loop, whose heartbeats must go on.
+
+    Few schemas are large, and a small one can be worse: so a check is begun here, and made anew in a thread if it turns
+    out to be long. An ordinary one costs no hop to a thread. `large` is what `is_large` says of the schema.
+    """
+    if not large and len(text) < _LARGE:
+        try:
+            return _verdict(text, schema, soon=True)
+        except TooMuchToCheckError:
+            pass
+    return await asyncio.to_thread(check_arguments, text, schema)
+
+
 def check_arguments(text: str, schema: dict[str, Any]) -> Accepted | Refused:
     """The verdict about a call's argument text as the model wrote it; empty text means no arguments (SPEC A11)."""
+    try:
+        return _verdict(text, schema, soon=False)
+    except TooMuchToCheckError:
+        return TOO_MUCH
+
+
+def _verdict(text: str, schema: dict[str, Any], *, soon: bool) -> Accepted | Refused:
     arguments = arguments_object(text)
     if arguments is None:
         return NO_OBJECT
@@ -55,10 +83,7 @@ def check_arguments(text: str, schema: dict[str, Any]) -> Accepted | Refused:
         return Refused("The arguments contain a lone surrogate, which is not valid Unicode text.")
     if (twice := _repeated_key(text)) is not None:
         return Refused(f"The key {twice[:50]!r} is there twice in one object; the tool was not called.")
-    try:
-        errors = _sorted(errors_of(arguments, schema))
-    except TooMuchToCheckError:
-        return TOO_MUCH
+    errors = _sorted(errors_of(arguments, schema, soon=soon))
     messages = [_message(error) for error in errors[:_MAX_MESSAGES]]
     return Refused("; ".join(messages)) if messages else Accepted(arguments)
 

@@ -22,6 +22,7 @@ Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
 
 UNCHECKED = ("unevaluatedItems", "unevaluatedProperties")
 _MOST_STEPS = 200_000
+_SOON = 1_000
 _BYTES_OF_A_STEP = 500
 _STEPS_OF_A_LOST_PATTERN = 1_000
 _INSTRUCTIONS_OF_A_STEP = 5
@@ -34,8 +35,8 @@ class WorkExceededError(Exception):
 class _Work:
     """What one check may still do, and the patterns it has compiled."""
 
-    def __init__(self) -> None:
-        self._left = _MOST_STEPS
+    def __init__(self, steps: int) -> None:
+        self._left = steps
         self._patterns: dict[str, Pattern | None] = {}
 
     def charge(self, steps: int) -> None:
@@ -63,9 +64,9 @@ _work: ContextVar[_Work] = ContextVar("work")
 
 
 @contextmanager
-def bounded() -> Iterator[None]:
-    """What is checked within has a bounded number of steps. Raises WorkExceededError."""
-    token = _work.set(_Work())
+def bounded(*, soon: bool = False) -> Iterator[None]:
+    """What is checked within has a bounded number of steps, a few milliseconds' if `soon`. Raises WorkExceededError."""
+    token = _work.set(_Work(_SOON if soon else _MOST_STEPS))
     try:
         yield
     except RecursionError:  # a schema that refers to itself without going deeper into the value

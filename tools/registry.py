@@ -4,6 +4,7 @@ A release never changes, so a box is built once per release and process. What a 
 secrets) is given by whoever wires.
 """
 
+import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,9 +63,9 @@ async def _frozen(
         case "builtin":
             return [freeze_builtin(entry)]
         case "http":
-            return [freeze_http(entry)]
+            return [await asyncio.to_thread(freeze_http, entry)]  # a schema may take seconds to check
         case "python":
-            return [freeze_python(entry, described[entry.entry or ""])]
+            return [await asyncio.to_thread(freeze_python, entry, described[entry.entry or ""])]
         case "mcp":
             return await list_frozen(entry, open_servers=open_servers, resolve_secret=resolve_secret)
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from context.messages import arguments_object
 from context.policy import FrozenTool, ResultSettings
 from context.steps import ToolAccepted, ToolAnswered, ToolCallFacts, ToolLost, ToolRefused
-from tools.arguments import NO_OBJECT, Refused, check_arguments, unknown_tool
+from tools.arguments import NO_OBJECT, Refused, checked_beside, is_large, unknown_tool
 from tools.errors import ToolUnavailableError
 from tools.offload import never_offloaded, preview
 from tools.outcomes import error_content, unavailable_outcome
@@ -24,13 +24,16 @@ class ReleaseTools:
         self._box = box
         self._results = results
         self._work_root = work_root
+        self._large: dict[str, bool] = {}
 
-    def check(self, name: str, arguments: str) -> ToolAccepted | ToolRefused:
+    async def check(self, name: str, arguments: str) -> ToolAccepted | ToolRefused:
         """Whether a call may be made, by name and by the argument text the model wrote; nothing is guessed."""
         tool = self._box.get(name)
         if tool is None:
             return ToolRefused(unknown_tool(name, self._box.names).content)
-        verdict = check_arguments(arguments, tool.frozen.parameters)
+        if name not in self._large:
+            self._large[name] = is_large(tool.frozen.parameters)
+        verdict = await checked_beside(arguments, tool.frozen.parameters, large=self._large[name])
         if isinstance(verdict, Refused):
             return ToolRefused(verdict.content)
         return ToolAccepted(tool.frozen.effect, tool.frozen.timeout_s, is_local(tool.frozen))

@@ -28,10 +28,13 @@ class TooMuchToCheckError(Exception):
     """Checking this value against this schema would hold up everything else."""
 
 
-def errors_of(value: Any, schema: dict[str, Any]) -> list[ValidationError]:
-    """What is wrong with a value, by a schema that `checked_schema` has passed. Raises TooMuchToCheckError."""
+def errors_of(value: Any, schema: dict[str, Any], *, soon: bool = False) -> list[ValidationError]:
+    """What is wrong with a value, by a schema that `checked_schema` has passed. Raises TooMuchToCheckError.
+
+    `soon`: it is too much already where it would hold up an event loop.
+    """
     kind: type[Validator] = validator_for(schema, default=Draft202012Validator)
-    return _errors(kind, schema, value)
+    return _errors(kind, schema, value, soon=soon)
 
 
 def checked_schema(schema: dict[str, Any], *, tool: str, declared: bool = True) -> dict[str, Any]:
@@ -72,9 +75,9 @@ def _part_with_items(key: str, part: Any) -> Any:
     return part if key in _VALUES else _with_items(part)
 
 
-def _errors(kind: type[Validator], schema: Any, value: Any) -> list[ValidationError]:
+def _errors(kind: type[Validator], schema: Any, value: Any, *, soon: bool = False) -> list[ValidationError]:
     try:
-        with bounded():
+        with bounded(soon=soon):
             errors: Iterable[ValidationError] = bounded_validator(kind, schema).iter_errors(value)
             return list(errors)
     except WorkExceededError:

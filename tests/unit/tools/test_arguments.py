@@ -1,12 +1,13 @@
 """What is said about arguments that fit and about those that don't."""
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
 from context.errors import ConfigurationInvalidError
-from tools.arguments import Accepted, Refused, check_arguments, unknown_tool
+from tools.arguments import TOO_MUCH, Accepted, Refused, check_arguments, checked_beside, is_large, unknown_tool
 from tools.schemas import checked_schema
 
 PATH = {
@@ -273,3 +274,34 @@ def test_patterns_as_schemas_write_them_are_understood(pattern: str, text: str) 
     checked_schema(schema, tool="search")
     assert isinstance(check_arguments(json.dumps({"x": text}), schema), Accepted)
     assert "pattern" in refusal('{"x": "1"}', schema)
+
+
+WIDE: dict[str, Any] = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(2_000)}}
+
+
+@pytest.mark.parametrize(
+    ("text", "schema", "verdict"),
+    [
+        pytest.param('{"x": 1}', doubling(20), TOO_MUCH, id="hostile"),
+        pytest.param('{"x": 1}', doubling(9), Accepted({"x": 1}), id="long"),
+        pytest.param(json.dumps({"x": "y" * 30_000}), OPEN, Accepted({"x": "y" * 30_000}), id="large_value"),
+        pytest.param('{"p1": "y"}', WIDE, Accepted({"p1": "y"}), id="large_schema"),
+    ],
+)
+async def test_a_check_that_takes_long_leaves_the_event_loop(
+    text: str, schema: dict[str, Any], verdict: Accepted | Refused
+) -> None:
+    """SPEC W5, T3: the heartbeats of other calls go on meanwhile, and the verdict is what it would be."""
+    check = asyncio.create_task(checked_beside(text, schema, large=is_large(schema)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not check.done()
+    assert await check == verdict == check_arguments(text, schema)
+
+
+async def test_an_ordinary_check_is_made_at_once() -> None:
+    """A hop to a thread and back would cost more than the check."""
+    check = checked_beside('{"path": "a", "deep": {"n": 1}}', PATH, large=is_large(PATH))
+    with pytest.raises(StopIteration) as ended:
+        check.send(None)
+    assert ended.value.value == Accepted({"path": "a", "deep": {"n": 1}})
