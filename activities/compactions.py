@@ -17,6 +17,7 @@ from activities.releases import Kit, Releases
 from activities.used import answer_used, break_used
 from context.blocks import Block, block_room, block_text, carried, carried_limit, plan_blocks
 from context.compaction import check_calls
+from context.covered_results import CoveredResults, fitting
 from context.episodes import (
     NOTHING_TO_COMPACT,
     BlockMaterial,
@@ -26,6 +27,7 @@ from context.episodes import (
     EpisodeRef,
     FailEpisode,
     FinishBlock,
+    ListedResults,
     OpenEpisode,
     Plan,
     PrepareBlock,
@@ -39,7 +41,17 @@ from context.material import piece_of
 from context.messages import ChatMessage
 from context.pairing import GroupBorders
 from context.policy import Limits
-from context.steps import BeginAttempt, Begun, Content, FailAttempt, ModelAnswered, ModelBroke, ModelVerdict, Stopping
+from context.steps import (
+    BeginAttempt,
+    Begun,
+    Content,
+    FailAttempt,
+    ModelAnswered,
+    ModelBroke,
+    ModelVerdict,
+    RequestTerms,
+    Stopping,
+)
 from context.summaries import (
     NoSummary,
     Summary,
@@ -103,12 +115,12 @@ class CompactionActivities:
     async def _plan(self, kit: Kit, episode: OpenEpisode) -> Plan:
         writer, target = kit.model.summariser, episode.longest_summary
         measure = TextMeasure(writer.counter)
-        overhead = request_overhead(_prompts(kit, target), writer.counter)
-        room = block_room(writer.terms.budget.input_limit, overhead=overhead, target=target)
+        space = _space(kit, target)
+        room = block_room(**space)
         items = await self._sources(episode)
         folded = await self._episodes.folded_text(episode.episode_id)
         groups = _groups([one for one in items if one.item.kind != "summary"])
-        fits = folded is not None and await asyncio.to_thread(measure, folded) <= carried_limit(target)
+        fits = folded is not None and await asyncio.to_thread(measure, folded) <= carried_limit(**space)
         carries_on = fits and bool(groups)  # a summary alone is material: there is nothing it could be carried to
         if folded is not None and not carries_on:
             piece = next(piece_of(one.item) for one in items if one.item.kind == "summary")
@@ -144,7 +156,8 @@ class CompactionActivities:
         writer, target = kit.model.summariser, episode.longest_summary
         material = await self._episodes.material(episode, call.block)
         measure = TextMeasure(writer.counter)
-        messages = await asyncio.to_thread(_messages, _prompts(kit, target), material, target, measure)
+        longest = carried_limit(**_space(kit, target))
+        messages = await asyncio.to_thread(_messages, _prompts(kit, target), material, longest, measure)
         contents = [await counted(writer.counter, message) for message in messages]
         prepared = PrepareBlock(
             episode=call.episode,
@@ -235,8 +248,8 @@ class CompactionActivities:
         """The summary takes the place of what it covers, if it still may."""
         async with translated():
             kit = await self._releases.kit(ref.release_id)
-            message = summary_message(await self._episodes.summary(ref.episode_id) or "")
             terms = kit.model.terms
+            message = await self._message(ref, terms)
             request = PublishSnapshot(
                 episode=ref,
                 message=await counted(terms.counter, message),
@@ -245,6 +258,14 @@ class CompactionActivities:
                 terms=terms.compaction,
             )
             return await self._episodes.publish(request)
+
+    async def _message(self, ref: EpisodeRef, terms: RequestTerms) -> ChatMessage:
+        """The summary as requests show it, with the results that it stands for where the role could read them."""
+        summary = await self._episodes.summary(ref.episode_id) or ""
+        if not terms.compaction.listing:
+            return summary_message(summary)
+        found = await self._episodes.results_to_list(ref.episode_id, terms)
+        return await asyncio.to_thread(_with_results, summary, found, terms)
 
     @activity.defn
     async def fail_episode(self, request: FailEpisode) -> None:
@@ -257,11 +278,32 @@ def _prompts(kit: Kit, target: int) -> SummaryPrompts:
     return summary_prompts(target, kit.release.definition.context.compaction_prompt, kit.model.summariser.counter)
 
 
+def _space(kit: Kit, target: int) -> dict[str, int]:
+    """What the requests of blocks share of the summarising model's window."""
+    writer = kit.model.summariser
+    overhead = request_overhead(_prompts(kit, target), writer.counter)
+    return {"limit": writer.terms.budget.input_limit, "overhead": overhead, "target": target}
+
+
 def _messages(
-    prompts: SummaryPrompts, material: BlockMaterial, target: int, measure: TextMeasure
+    prompts: SummaryPrompts, material: BlockMaterial, longest: int, measure: TextMeasure
 ) -> tuple[ChatMessage, ...]:
-    previous = carried(material.summary, target, measure) if material.summary is not None else None
+    previous = carried(material.summary, longest, measure) if material.summary is not None else None
     return block_request(prompts, previous=previous, block=block_text(material.block, material.sources))
+
+
+def _with_results(summary: str, found: ListedResults, terms: RequestTerms) -> ChatMessage:
+    """As many of the newest results as there is room for."""
+    plain = summary_message(summary)
+    if found.results is None:
+        return plain
+    limit = min(found.longest_message, terms.counter.count_message(plain) + terms.compaction.listing)
+
+    def size(listed: CoveredResults) -> int:
+        return terms.counter.count_message(summary_message(summary, listed))
+
+    listed = fitting(found.results, found.summary_id, limit=limit, size=size)
+    return summary_message(summary, listed) if listed else plain
 
 
 def _groups(items: Sequence[SourceItem]) -> list[list[Source]]:

@@ -34,7 +34,7 @@ from providers.catalogue import find, is_priced
 from providers.chat import ChatClient
 from providers.profiles import profile_for
 from providers.release_model import ReleaseModel
-from providers.tokenizers import estimator_for
+from providers.tokenizers import counter_for, estimator_for
 from storage import reads
 from storage.events import RunEventFeed
 from storage.store import Store
@@ -139,7 +139,7 @@ def _ports(store: Store, outside: Outside) -> Ports:
     def official(provider: str) -> str | None:
         return profile_for(provider).default_base_url
 
-    return Ports(_catalogued, official, estimator_for, frozen, stored, is_priced)
+    return Ports(_catalogued, official, estimator_for, frozen, stored, is_priced, counter_for)
 
 
 def _catalogued(provider: str, model: str, base_url: str | None) -> ModelFacts | None:

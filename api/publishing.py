@@ -16,7 +16,8 @@ from api.tool_fields import check_tool_fields
 from context.budget import plan_budget
 from context.errors import ConfigurationInvalidError, ForbiddenError, ModelWindowUnknownError
 from context.policy import AgentDefinition, FrozenTool, HookEntry, ModelSettings, Price, Release, Summariser, ToolEntry
-from context.summariser import summarising
+from context.summariser import check_room_for_blocks, summarising
+from context.tokens import TokenCounter
 
 SUMMARY_MODEL = "context.summary_model"
 WindowSource = Literal["manual", "provider", "official_manifest"]
@@ -50,9 +51,9 @@ class Ports:
     """What publishing asks others.
 
     `catalogued(provider, model, base_url)` is the checked catalogue; `official_url(provider)` the address a provider
-    has by itself; `estimator_for(provider, model, encoding)` names the counter. `freeze_tools(definition, space_id)`
-    raises ConfigurationInvalidError for a tool that can't be loaded or reached. `priced(provider, model, base_url)`
-    tells whether a model has a public price there.
+    has by itself; `estimator_for(provider, model, encoding)` names the counter, and `counter_for` gives it.
+    `freeze_tools(definition, space_id)` raises ConfigurationInvalidError for a tool that can't be loaded or reached.
+    `priced(provider, model, base_url)` tells whether a model has a public price there.
     """
 
     catalogued: Callable[[str, str, str | None], ModelFacts | None]
@@ -61,6 +62,7 @@ class Ports:
     freeze_tools: FreezeTools
     connections: FindConnections
     priced: Callable[[str, str, str | None], bool]
+    counter_for: Callable[[str], TokenCounter]
 
 
 # Keys of the definition whose behaviour this version does not have: publishing them would promise what does not happen.
@@ -131,6 +133,8 @@ async def resolve(definition: AgentDefinition, *, space_id: UUID, ports: Ports) 
         summariser=_summariser(writer) if writer else None,
     )
     _check_budgets(release)
+    if writer:
+        _check_blocks(release, ports.counter_for(writer.estimator_id))
     return release
 
 
@@ -163,6 +167,15 @@ def _check_budgets(release: Release) -> None:
         except ConfigurationInvalidError as error:
             reason = "the window leaves no room for input; lower its max_output_tokens"
             raise _invalid(SUMMARY_MODEL, reason, **error.numbers) from None
+
+
+def _check_blocks(release: Release, counter: TokenCounter) -> None:
+    """Refuses a summarising model that no compaction could ever ask (SPEC K3)."""
+    try:
+        check_room_for_blocks(release, counter)
+    except ConfigurationInvalidError as error:
+        reason = "the window has no room for a block of material beside prompts and summary; enlarge its context_window"
+        raise _invalid(SUMMARY_MODEL, f"{reason}, or lower summary_target_tokens", **error.numbers) from None
 
 
 def _refuse_what_is_not_run(definition: AgentDefinition) -> None:

@@ -49,12 +49,13 @@ class Block:
     tokens: int
 
 
-def carried_limit(target: int) -> int:
-    """Tokens of the summary so far in a block's request: twice T, since a model may write more than it was asked for.
+def carried_limit(limit: int, *, overhead: int, target: int) -> int:
+    """Tokens of the summary so far in a block's request, from B = `limit`, its prompts' `overhead` and T.
 
-    A summary to begin with that is longer becomes material itself (`transcripts.earlier_summary`).
+    Twice T where that leaves room for a block, since a model may write more than it was asked for; never less than T. A
+    summary to begin with that is longer becomes material itself (`transcripts.earlier_summary`).
     """
-    return 2 * target
+    return max(target, min(2 * target, limit - overhead - LEAST_ROOM))
 
 
 def block_room(limit: int, *, overhead: int, target: int) -> int:
@@ -62,7 +63,7 @@ def block_room(limit: int, *, overhead: int, target: int) -> int:
 
     Raises ConfigurationInvalidError if no useful block is left (SPEC K3).
     """
-    room = limit - overhead - carried_limit(target)
+    room = limit - overhead - carried_limit(limit, overhead=overhead, target=target)
     if room < LEAST_ROOM:
         raise ConfigurationInvalidError(
             "The summarising model's window has no room for a block of material.",
@@ -74,9 +75,8 @@ def block_room(limit: int, *, overhead: int, target: int) -> int:
     return room
 
 
-def carried(summary: str, target: int, measure: Measure) -> str:
-    """The summary so far as the next block's request may hold it: whole, or cut visibly where it would not fit."""
-    limit = carried_limit(target)
+def carried(summary: str, limit: int, measure: Measure) -> str:
+    """The summary so far as the next block's request may hold it: whole, or cut visibly to `limit` tokens."""
     neutral = neutralised(summary)
     if measure(neutral) <= limit:
         return summary

@@ -28,7 +28,8 @@ class CompactionTerms:
     """What a release fixes for its compactions. `budget` is the role's; the two output numbers the summarising model's.
 
     `output_reserve` is that model's O, `output_limit` its provider's limit if known. `user_turns`, `model_steps` and
-    `messages` are the further triggers of SPEC B2, None for off; `max_calls` bounds a plan (SPEC K6).
+    `messages` are the further triggers of SPEC B2, None for off; `max_calls` bounds a plan (SPEC K6). `listing` are the
+    tokens that a list of the results summarised may take beside a summary (SPEC T5), 0 where nobody could read them.
     """
 
     budget: Budget
@@ -41,6 +42,7 @@ class CompactionTerms:
     model_steps: int | None = None
     messages: int | None = None
     max_calls: int | None = None
+    listing: int = 0
 
     @property
     def goal(self) -> int:
@@ -49,7 +51,7 @@ class CompactionTerms:
 
 
 def compaction_terms(
-    settings: ContextSettings, budget: Budget, *, output_reserve: int, output_limit: int | None
+    settings: ContextSettings, budget: Budget, *, output_reserve: int, output_limit: int | None, listing: int = 0
 ) -> CompactionTerms:
     """The terms of a definition; recent groups kept default to a tenth of B."""
     keep = settings.keep_recent_tokens
@@ -64,6 +66,7 @@ def compaction_terms(
         model_steps=settings.model_steps,
         messages=settings.messages,
         max_calls=settings.max_compaction_calls,
+        listing=listing,
     )
 
 
@@ -221,6 +224,17 @@ def target_for(fixed: int, terms: CompactionTerms) -> Target:
     fitted = min(cap, room) if room >= min(WORTH_AIMING_AT, cap) else cap
     summary = fitted if terms.summary_target is None else min(terms.summary_target, hard_limit)
     return Target(fixed, space, hard_limit, cap, room, summary)
+
+
+def longest_target(terms: CompactionTerms) -> int:
+    """The largest T that an episode of these terms can come to, whatever its F."""
+    widest = target_for(0, terms)
+    return widest.cap if terms.summary_target is None else widest.summary
+
+
+def least_room(terms: CompactionTerms) -> int:
+    """Room under the target ratio from which a summary is fitted into it, whatever F (SPEC K2)."""
+    return min(WORTH_AIMING_AT, LONGEST_SUMMARY, terms.budget.input_limit // 4)
 
 
 def decide(

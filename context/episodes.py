@@ -10,6 +10,7 @@ from uuid import UUID
 
 from context.blocks import Block
 from context.compaction import CompactionTerms, Target
+from context.covered_results import CoveredResults
 from context.messages import ChatMessage
 from context.replies import Usage
 from context.steps import Content, Step
@@ -182,6 +183,15 @@ class FinishBlock:
     cost: Decimal | None
     max_total_tokens: int | None = None
     max_cost: Decimal | None = None
+
+
+@dataclass(frozen=True)
+class ListedResults:
+    """The results that a summary's message may list, None for none, and the most tokens of that message."""
+
+    summary_id: UUID
+    results: CoveredResults | None
+    longest_message: int
 
 
 @dataclass(frozen=True)

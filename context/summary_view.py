@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from uuid import UUID
 
-from context.compaction import CompactionTerms
+from context.compaction import CompactionTerms, least_room
 from context.material import piece_of
 from context.pairing import GroupBorders
 from context.views import ItemKind, ViewItem, total_tokens
@@ -67,6 +67,8 @@ def partition(
     summaries = [at for at, item in enumerate(items) if item.kind == "summary"]
     movable = {*summaries, *(at for group in free for at in group)}
     hard = frame + beside + sum(item.tokens for at, item in enumerate(items) if at not in movable)
+    listed = _listed(items, movable, terms, hard)
+    frame, hard = frame + listed, hard + listed
     kept = _kept(items, free, terms, hard, recent=sum(items[at].tokens for at in whole))
     covered = sorted(at for group in free[: len(free) - len(kept)] for at in group)
     return _partition(items, terms, hard=hard, frame=frame, covered=covered, kept=kept, tail=tail, summaries=summaries)
@@ -152,6 +154,13 @@ def _kept(
         kept.insert(0, group)
         used += size
     return kept
+
+
+def _listed(items: Sequence[ViewItem], movable: Set[int], terms: CompactionTerms, hard: int) -> int:
+    """Tokens of F for a list of the results that are summarised: what it may take, but nothing of the summary's own."""
+    if not any(items[at].kind in ("tool_result", "summary") for at in movable):
+        return 0
+    return max(0, min(terms.listing, terms.goal - least_room(terms) - hard))
 
 
 def _is_of_run(item: ViewItem, whole_from: int | None) -> bool:

@@ -12,8 +12,7 @@ from uuid import UUID
 
 from pydantic import SecretStr
 
-from context.budget import Budget, plan_budget, request_output_limit
-from context.compaction import CompactionTerms, compaction_terms
+from context.budget import plan_budget, request_output_limit
 from context.errors import CorruptPayloadError, ModelCallError
 from context.formatting import MessageFormatter
 from context.messages import ChatMessage
@@ -22,7 +21,7 @@ from context.replies import Usage
 from context.steps import ModelAnswered, ModelBroke, RequestTerms
 from context.stored_keys import StoredKey
 from context.summaries import frame_tokens
-from context.summariser import summarising
+from context.summariser import summarising, terms_of_compaction
 from context.tokens import TokenCounter
 from context.views import system_message
 from providers.catalogue import cost
@@ -89,7 +88,7 @@ class ReleaseModel:
             max_output_tokens=request_output_limit(release, budget),
             model=self._settings.model,
             recent_runs=settings.recent_runs,
-            compaction=_compaction_terms(release, budget),
+            compaction=terms_of_compaction(release, budget),
             results=settings.results,
             frame=frame_tokens(self.counter),
             whole_session=settings.history == "session_view",
@@ -182,18 +181,6 @@ class ReleaseModel:
         if stored is None or not stored.belongs_to(self._profile.name, self._base_url, official=official):
             raise ConnectionUnusableError
         return SecretStr(stored.secret) if stored.secret else None
-
-
-def _compaction_terms(release: Release, budget: Budget) -> CompactionTerms:
-    """The role's budget with the output numbers of the model that summarises (SPEC K3)."""
-    writer = summarising(release)
-    own = plan_budget(writer)
-    return compaction_terms(
-        release.definition.context,
-        budget,
-        output_reserve=own.output_reserve,
-        output_limit=request_output_limit(writer, own),
-    )
 
 
 def _broke(error: ModelCallError) -> ModelBroke:

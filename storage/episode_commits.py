@@ -11,6 +11,7 @@ from context.episodes import (
     EpisodeRef,
     FailEpisode,
     FinishBlock,
+    ListedResults,
     OpenEpisode,
     Plan,
     PrepareBlock,
@@ -27,6 +28,7 @@ from storage.commits.open_idle_episode import open_idle_episode
 from storage.commits.plan_episode import PLAN, plan_episode
 from storage.commits.prepare_block import prepare_block
 from storage.commits.publish_snapshot import publish_snapshot
+from storage.covered_results import results_to_list
 from storage.episodes import folded_text, open_episode, progress, sources
 from storage.requests import FrozenRequest
 from storage.store import Store
@@ -69,6 +71,10 @@ class EpisodeCommits:
 
     async def summary(self, episode_id: UUID) -> str | None:
         return (await progress(self._store, episode_id)).summary
+
+    async def results_to_list(self, episode_id: UUID, terms: RequestTerms) -> ListedResults:
+        limits = {"beside": terms.beside, "trigger": terms.budget.trigger}
+        return await results_to_list(self._store, episode_id, **limits)
 
     async def prepare_block(self, request: PrepareBlock) -> FrozenRequest | BlockVerdict:
         return await prepare_block(self._store, request)

@@ -8,6 +8,7 @@ from sqlalchemy import text
 from context.errors import NotFoundError
 from context.messages import message_from_bytes
 from context.stored_keys import StoredKey
+from storage.covered_results import covered_results
 from storage.database import fetch_one
 from storage.reads.connections import stored_connection
 from storage.store import Store
@@ -56,15 +57,17 @@ class StoredResults:
     async def __call__(self, result_ref: str, session_id: UUID) -> str | None:
         """The whole text that `result_ref` names, or None if this Session has none of that name.
 
-        A result that was shown whole once and is pruned since has no other text than its message (SPEC T5).
+        A result that was shown whole once and is pruned since has no other text than its message (SPEC T5). A summary's
+        name brings the list of all results that it stands for.
         """
-        operation_id = _uuid(result_ref)
-        if operation_id is None:
+        named = _uuid(result_ref)
+        if named is None:
             return None
         async with self._store.reading() as connection:
-            row = await fetch_one(connection, WHOLE, operation_id=operation_id, session_id=session_id)
+            row = await fetch_one(connection, WHOLE, operation_id=named, session_id=session_id)
             if row is None:
-                return None
+                covered = await covered_results(connection, named, session_id)
+                return "\n".join(one.line for one in covered) or None
             stored = await self._store.payloads.read_one(connection, row["whole_id"] or row["result_id"])
         return stored.decode() if row["whole_id"] else message_from_bytes(stored).content
 

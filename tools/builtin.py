@@ -103,13 +103,16 @@ def _whole_number(minimum: int, default: int, description: str) -> dict[str, Any
 BUILTINS: Mapping[str, Builtin] = {
     "result_read": Builtin(
         description=(
-            "Read a part of an earlier tool result that was shown shortened. Returns the characters from offset on, "
-            "with their range and the total; go on at next_offset for more."
+            "Read a part of an earlier tool result that was shown shortened or summarised. Returns the characters "
+            "from offset on, with their range and the total; go on at next_offset for more."
         ),
         parameters={
             "type": "object",
             "properties": {
-                "result_ref": {"type": "string", "description": "The result_ref given with the shortened result."},
+                "result_ref": {
+                    "type": "string",
+                    "description": "The result_ref given with the shortened result or with the summary.",
+                },
                 "offset": _whole_number(0, 0, "First character to read."),
                 "limit": _whole_number(1, PAGE_CHARS, "Characters to read.") | {"maximum": PAGE_CHARS},
             },

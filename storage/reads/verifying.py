@@ -128,7 +128,7 @@ class _Verification:
         self._store = store
         self._connection = connection
         self._session_id = session_id
-        self._summaries = Summaries(connection, session_id)
+        self._summaries = Summaries(store, connection, session_id)
         self._breaks: list[Break] = []
         self._records = 0
 
@@ -140,7 +140,9 @@ class _Verification:
             await self._check_revisions(context)
         await self._check_sequences()
         await self._check_words()
-        self._breaks += [Break("coverage", subject, place) async for subject, place in self._summaries.breaks()]
+        self._breaks += [
+            Break("coverage", subject, place) async for subject, place in self._summaries.breaks(contents.broken)
+        ]
         self._breaks += [Break("view", f"run/{one['run_id']}", one["through_seq"]) for one in await self._rows(VIEWS)]
         requests = await self._check_requests()
         return Checked(self._records, contents.count, self._summaries.count, requests, tuple(self._breaks))

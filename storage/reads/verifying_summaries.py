@@ -4,7 +4,7 @@ What a summary stands for is derived again from the list that its episode froze,
 published; the rest of its row from the episode, the summary folded into it, and the changes that came later.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from dataclasses import asdict, fields, replace
 from typing import Any
 from uuid import UUID
@@ -12,13 +12,18 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from context.ids import snapshot_id
+from context.covered_results import CoveredResults
+from context.ids import block_operation_id, snapshot_id
 from context.material import Material
+from context.messages import message_from_bytes
 from context.snapshots import Coverage, Covered, Version
+from context.summaries import listed_results, summary_message
+from storage.covered_results import covered_results
 from storage.covering import CoveredSources, coverage_of, covered_piece, materials_of, sources_of
-from storage.database import fetch_all
+from storage.database import fetch_all, fetch_value
 from storage.effective import EFFECTIVE
 from storage.episodes import FrozenSources
+from storage.store import Store
 from storage.view_lists import listed
 
 SNAPSHOTS = text("""
@@ -52,6 +57,12 @@ MISTOLD = text("""
            WHERE o.session_id = :session_id AND q.piece LIKE 'call/%') END)
     ORDER BY 1
 """)
+# What a summary says in its two forms, and the answer to its last block, which it is the reading of.
+SAID = text("""
+    SELECT s.snapshot_id, s.text_id, s.message_id, e.episode_id, e.blocks FROM snapshots s
+      JOIN compaction_episodes e USING (episode_id) WHERE s.session_id = :session_id ORDER BY s.created_at
+""")
+LAST_RESULT = text("SELECT result_id FROM operations WHERE operation_id = :operation_id")
 # A piece that is a record or an input names the one at its place; its version is that of the record, unless mutated.
 PIECES = text(f"""
     SELECT p.snapshot_id, p.ordinal FROM snapshots s JOIN snapshot_pieces p USING (snapshot_id)
@@ -80,7 +91,8 @@ MISQUOTED = text("""
 class Summaries:
     """The coverage of a session's summaries, each read once."""
 
-    def __init__(self, connection: AsyncConnection, session_id: UUID) -> None:
+    def __init__(self, store: Store, connection: AsyncConnection, session_id: UUID) -> None:
+        self._store = store
         self._connection = connection
         self._session_id = session_id
         self._coverages: dict[UUID, Coverage] = {}
@@ -92,9 +104,13 @@ class Summaries:
             self._coverages[snapshot_id] = await coverage_of(self._connection, snapshot_id)
         return self._coverages[snapshot_id]
 
-    async def breaks(self) -> AsyncIterator[tuple[str, int | None]]:
-        """Each summary that is not as it should be, and the covered piece it is about, if about one; each once."""
+    async def breaks(self, broken: Set[bytes]) -> AsyncIterator[tuple[str, int | None]]:
+        """Each summary that is not as it should be, and the covered piece it is about, if about one; each once.
+
+        `broken` content is told of already, and not read here.
+        """
         found = [one async for one in self._coverage_breaks()]
+        found += [(f"snapshot/{one}", None) async for one in self._misworded(broken)]
         found += [(f"snapshot/{row['snapshot_id']}", None) for row in await self._rows(MISTOLD)]
         found += [(f"snapshot/{row['snapshot_id']}", row["ordinal"]) for row in await self._rows(PIECES)]
         found += [(f"episode/{row['episode_id']}", None) for row in await self._rows(LOST)]
@@ -113,6 +129,33 @@ class Summaries:
                 yield subject, place
             if not await self._tells(row, episode, _as_stored(stored, materials)):
                 yield subject, None
+
+    async def _misworded(self, broken: Set[bytes]) -> AsyncIterator[UUID]:
+        """The summaries that are not what was answered, or whose message is not in the words of their text."""
+        for row in await self._rows(SAID):
+            last = block_operation_id(row["episode_id"], (row["blocks"] or 0) - 1)
+            answered = await fetch_value(self._connection, LAST_RESULT, operation_id=last)
+            is_readable = broken.isdisjoint((row["text_id"], row["message_id"]))
+            if answered != row["text_id"] or (is_readable and not await self._words_agree(row)):
+                yield row["snapshot_id"]
+
+    async def _words_agree(self, row: Mapping[str, Any]) -> bool:
+        """Whether the message shows the text, and beside it an end of the list of results that it covers."""
+        contents = await self._store.payloads.read(self._connection, [row["text_id"], row["message_id"]])
+        try:
+            written = contents[row["text_id"]].decode()
+            message = message_from_bytes(contents[row["message_id"]])
+        except ValueError:  # one of them is no text, or no message
+            return False
+        shown = listed_results(message)
+        if shown is not None and not await self._lists(row["snapshot_id"], shown):
+            return False
+        return message == summary_message(written, shown)
+
+    async def _lists(self, snapshot_id: UUID, shown: CoveredResults) -> bool:
+        covered = await covered_results(self._connection, snapshot_id, self._session_id)
+        newest = CoveredResults(covered).newest(len(shown.results), snapshot_id)
+        return shown.lines in (newest.lines, replace(newest, older=snapshot_id).lines)
 
     async def _stored(self, snapshot_id: UUID) -> dict[int, Covered]:
         rows = await fetch_all(self._connection, OWN_PIECES, snapshot_id=snapshot_id)

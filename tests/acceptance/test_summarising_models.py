@@ -8,6 +8,7 @@ import pytest
 from tests.support.compactions import SMALL, SUMMARY, is_summary, repeated, scripted
 from tests.support.model_server import ModelServer
 from tests.support.run_world import RunWorld, Servers, working_world
+from tests.support.sent_bytes import input_bytes
 
 Json = dict[str, Any]
 
@@ -96,14 +97,25 @@ async def test_a_summarising_model_that_refuses_fails_the_compaction_and_is_aske
         assert len(refusing.requests) == 1
 
 
-async def test_a_window_without_room_for_a_block_is_told_as_a_configuration_error(
+async def test_a_window_without_room_for_a_block_is_refused_when_it_is_published(
     world: RunWorld, writer: ModelServer
 ) -> None:
-    """SPEC K3: the summarising model's own numbers decide, before its first call."""
+    """SPEC K3, E: with the numbers, instead of in the middle of a Run."""
     named = summary_model(writer, context_window=2_400, max_output_tokens=600)
-    await world.publish(tools=["repeat"], **SMALL, context={"summary_model": named})
-    world.model.add(*[scripted([repeated(1_200)] * 6)] * 20)
-    run = await world.ask()
-    assert (run["status"], run["error"]["code"]) == ("failed", "CONFIGURATION_INVALID")
-    assert "summary_model" in run["error"]["message"]
-    assert writer.requests == []
+    with pytest.raises(AssertionError, match=r"CONFIGURATION_INVALID.*context\.summary_model") as refused:
+        await world.publish(tools=["repeat"], **SMALL, context={"summary_model": named})
+    assert '"input_limit":1544,"summary_tokens":600' in str(refused.value)
+
+
+async def test_a_window_with_room_for_one_small_block_beside_the_summary_compacts(world: RunWorld) -> None:
+    """SPEC K3, K5: what is kept free for a longer summary than was asked for gives way; every call is within B."""
+    long = "A summary of more tokens than T: " + "words " * 150
+    async with ModelServer([scripted([], [long])] * 90, strict="plain") as writer:
+        context = {"summary_model": summary_model(writer, context_window=2_700, max_output_tokens=500)}
+        await world.publish(tools=["repeat"], **SMALL, context=context)
+        world.model.add(*[scripted([repeated(1_200)] * 5 + ["all done"])] * 20)
+        run = await world.ask()
+        assert (run["status"], run["answer"]) == ("succeeded", "all done")
+        sent = [input_bytes(request.body) for request in writer.requests]
+        assert 0 < max(sent) <= 2_700 - 500 - 256
+        assert writer.refusals == []

@@ -7,13 +7,16 @@ from uuid import UUID
 import pytest
 
 from api.publishing import NOT_RUN_YET, ModelFacts, Ports, StoredConnection, resolve
+from context.blocks import LEAST_ROOM
 from context.budget import plan_budget
 from context.errors import ConfigurationInvalidError, ModelWindowUnknownError
 from context.policy import AgentDefinition, FrozenTool, Release
 from context.summariser import summarising
+from providers.tokenizers import counter_for
 
 SPACE = UUID(int=1)
 OFFICIAL = "https://api.openai.com/v1"
+ESTIMATOR = "utf8-bytes/openai/v1"
 
 
 def catalogued(provider: str, model: str, base_url: str | None) -> ModelFacts | None:
@@ -34,7 +37,10 @@ def ports(**connections: StoredConnection) -> Ports:
     async def find(space_id: UUID, names: Sequence[str]) -> Mapping[str, StoredConnection]:
         return {name: connections[name] for name in names if name in connections}
 
-    return Ports(catalogued, official_url, lambda provider, model, encoding: "utf8-bytes/v1", no_tools, find, priced)
+    def estimator_for(provider: str, model: str, encoding: str | None) -> str:
+        return ESTIMATOR
+
+    return Ports(catalogued, official_url, estimator_for, no_tools, find, priced, counter_for)
 
 
 def priced(provider: str, model: str, base_url: str | None) -> bool:
@@ -222,6 +228,28 @@ async def test_a_summarising_model_that_could_not_run_is_refused_by_its_key(
         await with_writer(summary_model)
     assert caught.value.message.startswith(f"{key}: ")
     assert caught.value.numbers["key"] == key
+
+
+async def test_a_summarising_model_without_room_for_a_block_is_refused_with_the_numbers() -> None:
+    """K3: whatever T a compaction may come to; one token more of window than is refused is accepted."""
+
+    async def refusal(window: int, **more: Any) -> ConfigurationInvalidError | None:
+        model = {"provider": "openai", "model": "w", "context_window": window, "max_output_tokens": 600} | more
+        try:
+            await with_writer(model)
+        except ConfigurationInvalidError as error:
+            return error
+        return None
+
+    error = await refusal(2_400)
+    assert error is not None
+    assert error.numbers["key"] == "context.summary_model"
+    assert error.numbers["input_limit"] == 2_400 - 600 - 256
+    assert error.numbers["summary_tokens"] == 600
+    enough = 2_400 + LEAST_ROOM - int(error.numbers["room"])
+    assert enough > 2_400
+    assert await refusal(enough - 1) is not None
+    assert await refusal(enough) is None
 
 
 async def test_the_window_of_a_summarising_model_must_be_known_too() -> None:

@@ -1,7 +1,8 @@
 """Facts planted all over a session, and what is left of them after each of many compactions (SPEC A2, K13, T5).
 
 Every fact is a sentence of its own. It counts as kept if it stands word for word in the request after a compaction, and
-as reachable if the model can have it back with the tools that it has: `result_read` for every reference it still sees.
+as reachable if the model can have it back with the tools that it has: `result_read` for every reference it still sees,
+and for those that it finds in the list of all that a summary names.
 """
 
 import json
@@ -36,7 +37,9 @@ AGENT: Json = {
     "tools": ["repeat", {"kind": "builtin", "name": "result_read"}, *map(_tool, ("tell", "hide"))],
 }
 EARLIER, FACTS_IN_A_QUESTION, SUPPLEMENTS, PLANTING = 4, 5, 3, 4
-_REFERENCE = re.compile(r"result_ref\W+([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+_ID = r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
+_REFERENCE = re.compile(rf"result_ref\W+{_ID}")
+_LISTED = re.compile(rf"^(?:\(older ones\)|[\w.:-]+) {_ID}$", re.MULTILINE)
 _PAGE = 1_500
 
 
@@ -76,6 +79,7 @@ class Planting:
         self.read: list[RecordedRequest] = []
         self._blocks_before = False
         self._references: list[str] | None = None
+        self._found: set[str] = set()
 
     def __call__(self, request: RecordedRequest) -> Reply | str:
         if is_block(request):
@@ -109,12 +113,19 @@ class Planting:
         self.read.append(request)
         messages = request.json["messages"]
         if self._references is None:
-            self._references = references_in(request)
+            self._references = []
+            self._find(references_in(request))
             return self._next_page(0)
+        self._find(references_in(request, newest=1))
         place = json.loads(str(messages[-1]["content"]).splitlines()[0])
         if "next_offset" not in place:
             self._references.pop(0)
         return self._next_page(place.get("next_offset", 0))
+
+    def _find(self, references: list[str]) -> None:
+        assert self._references is not None
+        self._references += [one for one in references if one not in self._found]
+        self._found |= set(references)
 
     def _next_page(self, offset: int) -> Reply:
         if not self._references:
@@ -122,10 +133,19 @@ class Planting:
         return replies.calls(("result_read", {"result_ref": self._references[0], "offset": offset, "limit": _PAGE}))
 
 
-def references_in(request: RecordedRequest) -> list[str]:
-    """The references that a model can see in its request, each once."""
-    shown = "\n".join(str(message["content"]) for message in request.json["messages"])
-    return list(dict.fromkeys(_REFERENCE.findall(shown)))
+def shown_in_part(request: RecordedRequest) -> list[str]:
+    """The references of results that a request shows in part, each once."""
+    return list(dict.fromkeys(_REFERENCE.findall(_text_of(request))))
+
+
+def references_in(request: RecordedRequest, *, newest: int = 0) -> list[str]:
+    """The references that a model can see in its request, or in its `newest` messages, each once."""
+    shown = _text_of(request, newest)
+    return list(dict.fromkeys(_REFERENCE.findall(shown) + _LISTED.findall(shown)))
+
+
+def _text_of(request: RecordedRequest, newest: int = 0) -> str:
+    return "\n".join(str(message["content"]) for message in request.json["messages"][-newest:])
 
 
 async def retained(world: RunWorld, steps: int, summarise: Summarise) -> Retention:
@@ -141,7 +161,7 @@ async def retained(world: RunWorld, steps: int, summarise: Summarise) -> Retenti
     await _ask(world, session, found, model, steps)
     references: dict[str, None] = {}
     for place, (compacted, request) in enumerate(model.asked_after):
-        references |= dict.fromkeys(references_in(request))
+        references |= dict.fromkeys(shown_in_part(request))
         if compacted:
             found.in_sight.append(len(references.keys() & references_in(request)))
             so_far = b"".join(one.body for _, one in model.asked_after[: place + 1])

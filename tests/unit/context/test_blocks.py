@@ -100,18 +100,19 @@ def test_the_text_of_a_block_takes_no_more_than_was_planned(
 
 @pytest.mark.parametrize("counter", [BYTES, REAL], ids=["bytes", "tiktoken"])
 @settings(max_examples=40)
-@given(texts=groups_of_sources, summary=texts, target=st.integers(1, 900))
+@given(texts=groups_of_sources, summary=texts, target=st.integers(1, 900), spare=st.integers(0, 1_500))
 def test_every_request_of_a_plan_fits_whatever_the_model_answered_before(
-    counter: TokenCounter, texts: list[list[str]], summary: str, target: int
+    counter: TokenCounter, texts: list[list[str]], summary: str, target: int, spare: int
 ) -> None:
     """SPEC K5: prompts, summary so far and block, measured as they are sent."""
     prompts, measure = summary_prompts(target, "Keep the ticket numbers.", counter), TextMeasure(counter)
     overhead = request_overhead(prompts, counter)
-    limit = overhead + carried_limit(target) + 700
+    limit = overhead + target + LEAST_ROOM + spare
+    longest = carried_limit(limit, overhead=overhead, target=target)
     groups = named(texts)
     sources = {source.piece: source for source in flat(groups)}
     for block in planned(groups, block_room(limit, overhead=overhead, target=target), counter):
-        previous = carried(summary * 3, target, measure)
+        previous = carried(summary * 3, longest, measure)
         request = block_request(prompts, previous=previous, block=block_text(block, sources))
         assert sum(counter.count_message(message) for message in request) + counter.request_overhead <= limit
         assert not any(message.role == "tool" or message.tool_calls for message in request)
@@ -195,11 +196,13 @@ def test_planning_reads_its_sources_once_and_as_it_goes() -> None:
 
 
 def test_a_window_without_room_for_a_block_is_a_configuration_error() -> None:
-    """SPEC K3."""
-    assert block_room(2_000, overhead=500, target=600) == 300
+    """SPEC K3: what is kept free for the summary so far gives way to the least block, down to T."""
+    for target, room in ((600, 300), (622, 256), (900, 256), (1_244, 256)):
+        assert block_room(2_000, overhead=500, target=target) == room
+        assert target <= carried_limit(2_000, overhead=500, target=target) <= 2 * target
     with pytest.raises(ConfigurationInvalidError) as refusal:
-        block_room(2_000, overhead=500, target=700)
-    assert refusal.value.numbers["room"] == 100
+        block_room(2_000, overhead=500, target=1_245)
+    assert refusal.value.numbers == {"input_limit": 2_000, "summary_tokens": 1_245, "prompt_tokens": 500, "room": 255}
 
 
 def test_a_block_in_which_not_one_character_fits_is_a_configuration_error() -> None:
@@ -214,15 +217,15 @@ def test_a_summary_so_far_that_is_short_enough_is_carried_whole() -> None:
 
 
 @given(texts, st.integers(1, 300))
-def test_a_summary_so_far_never_takes_more_than_twice_the_target(text: str, target: int) -> None:
+def test_a_summary_so_far_never_takes_more_than_its_limit(text: str, limit: int) -> None:
     """SPEC K14: a summary folded again and again stays bounded."""
     measure = TextMeasure(BYTES)
-    assert measure(neutralised(carried(text * 5, target, measure))) <= carried_limit(target)
+    assert measure(neutralised(carried(text * 5, limit, measure))) <= limit
 
 
 def test_a_summary_so_far_that_is_too_long_is_cut_visibly() -> None:
     """SPEC K13: nothing is shortened in secret."""
-    short = carried("word " * 1_000, 200, TextMeasure(BYTES))
+    short = carried("word " * 1_000, 400, TextMeasure(BYTES))
     assert short.startswith("word word")
     assert short.endswith("[cut here: longer than asked for]")
 

@@ -1,5 +1,6 @@
 """What can be summarised, and the view with the summary in place."""
 
+from dataclasses import replace
 from decimal import Decimal
 from uuid import UUID
 
@@ -54,6 +55,22 @@ def divided(
 ) -> Partition:
     sizes = {"beside": BESIDE, "frame": FRAME}
     return partition(items, terms or terms_of(), pinned=pinned, whole_from=whole_from, **sizes)
+
+
+def test_a_list_of_results_is_a_part_of_what_stays_as_far_as_the_summary_needs_no_room_there() -> None:
+    """SPEC K2, K4: F has it, so that F + T is the assembled request; it gives way before T does."""
+    listing = replace(terms_of(), listing=60)
+    for protected, listed in ((0, 60), (180, 60), (210, 30), (240, 0), (300, 0)):
+        view = [*VIEW, item("input", 90, tokens=protected)]
+        fixed = divided(view).fixed
+        assert fixed == 110 + protected
+        assert divided(view, listing).fixed == fixed + listed
+
+
+def test_no_room_is_kept_for_a_list_where_nothing_could_be_listed() -> None:
+    """SPEC K2: neither results nor an earlier summary are among what goes."""
+    plain = [SYSTEM, item("input", 1, run_no=1), item("assistant", 4, run_no=1), item("input", 10)]
+    assert divided(plain, replace(terms_of(), listing=60)) == divided(plain)
 
 
 # --- the tail --------------------------------------------------------------------------------------------------------
