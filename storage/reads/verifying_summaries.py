@@ -37,9 +37,27 @@ OWN_PIECES = text("""
     WHERE snapshot_id = :snapshot_id ORDER BY ordinal
 """)
 # What else a snapshot tells, where it does not agree with its episode, with the others of its context in time, with the
-# count of its message, or with the changes that took it back. One that was not used may have been outdated from the
-# beginning, and one that covers an open call is by the resume that brings its result.
+# count of its message, or with what took it back: a change, or the end of a call that it covers as open, itself or in
+# what was folded into it. One that was not used may have been outdated from the beginning.
 MISTOLD = text("""
+    WITH RECURSIVE chain AS (
+      SELECT snapshot_id AS of_id, snapshot_id, previous_id, created_at, episode_id FROM snapshots
+      WHERE session_id = :session_id AND outdated_at IS NOT NULL
+      UNION ALL
+      SELECT c.of_id, p.snapshot_id, p.previous_id, p.created_at, c.episode_id FROM chain c
+        JOIN snapshots p ON p.snapshot_id = c.previous_id AND p.created_at < c.created_at
+    ), taken_up AS (
+      SELECT c.of_id FROM chain c JOIN compaction_episodes e USING (episode_id)
+        JOIN snapshot_pieces q ON q.snapshot_id = c.snapshot_id
+        JOIN operations o ON o.session_id = :session_id AND CAST(o.operation_id AS text) = split_part(q.piece, '/', 2)
+        JOIN tool_batches b ON b.batch_id = o.batch_id JOIN runs r ON r.run_id = o.run_id
+      WHERE split_part(q.piece, '/', 1) IN ('call', 'record') AND (
+        b.consumed OR r.execution_no > 1 OR r.ended_at IS NULL OR r.ended_at > e.created_at
+        OR (o.result_id IS NOT NULL AND q.piece LIKE 'call/%'))
+      UNION
+      SELECT c.of_id FROM chain c JOIN snapshots p ON p.snapshot_id = c.snapshot_id AND p.snapshot_id <> c.of_id
+      WHERE p.outdated_at IS NOT NULL
+    )
     SELECT s.snapshot_id FROM compaction_episodes e JOIN snapshots s USING (episode_id)
       LEFT JOIN payloads p ON p.payload_id = s.message_id
     WHERE e.session_id = :session_id AND (
@@ -52,9 +70,8 @@ MISTOLD = text("""
            SELECT 1 FROM role_contexts x JOIN context_mutations m USING (context_id)
            WHERE x.session_id = :session_id AND s.snapshot_id = ANY(m.outdated))
          THEN s.outdated_at IS NULL
-         ELSE s.outdated_at IS NOT NULL AND e.outcome NOT IN ('sources_changed', 'another_snapshot') AND NOT EXISTS (
-           SELECT 1 FROM snapshots o JOIN snapshot_pieces q USING (snapshot_id)
-           WHERE o.session_id = :session_id AND q.piece LIKE 'call/%') END)
+         ELSE s.outdated_at IS NOT NULL AND e.outcome NOT IN ('sources_changed', 'another_snapshot')
+           AND s.snapshot_id NOT IN (SELECT of_id FROM taken_up) END)
     ORDER BY 1
 """)
 # What a summary says in its two forms, and the answer to its last block, which it is the reading of.

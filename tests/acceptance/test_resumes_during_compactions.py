@@ -82,6 +82,35 @@ async def test_a_session_whose_lists_lost_the_calls_of_results_heals(
     await check_pairs(world, session, calls=["a1", "a2"])
 
 
+async def test_a_summary_of_open_calls_that_is_taken_back_without_a_cause_is_named(
+    world: RunWorld, says: Says, tmp_path: Path
+) -> None:
+    """SPEC M7, K10: nobody has gone on with the calls, so nothing took it back; the resume of their Run does."""
+    session, run_id = await stopped_in_its_calls(world, says, tmp_path / "gate", WHOLE)
+    says.summary = replies.text("SUMMARY")
+    first = await compact(world, session)
+    await world.ask(FACT.format(3), session)
+    folded = await compact(world, session)
+    assert (folded["outcome"], folded["previous_snapshot_id"]) == ("activated", first["snapshot_id"])
+
+    async def breaks(change: str) -> list[str]:
+        async with world.store.transaction("tampering") as connection:
+            await connection.execute(text(change))
+        return [one["subject"] for one in (await world.get(f"/sessions/{session}/verify"))["breaks"]]
+
+    named = {one["snapshot_id"]: f"snapshot/{one['snapshot_id']}" for one in (first, folded)}
+    for snapshot_id, subject in named.items():
+        changed = f"UPDATE snapshots SET outdated_at = now() WHERE snapshot_id = '{snapshot_id}'"
+        assert subject in await breaks(changed)
+        assert await breaks("UPDATE snapshots SET outdated_at = NULL") == []
+    (tmp_path / "gate").touch()
+    await world.resume(run_id)
+    assert (await world.ended(run_id))["status"] == "succeeded"
+    rows = [await world.get(f"/compactions/{one['episode_id']}") for one in (first, folded)]
+    assert all(one["outdated_at"] for one in rows)
+    assert await breaks("SELECT 1") == []
+
+
 async def test_a_request_that_would_part_a_result_from_its_call_is_not_sent(world: RunWorld) -> None:
     """SPEC A4, A8: whatever the reason; the manifest says which rule it breaks, and the Run ends with an error."""
     await world.publish(tools=["echo"])
