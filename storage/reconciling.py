@@ -27,23 +27,26 @@ PAUSE_S = 2.0
 PAGE = 200  # Runs asked about in one round, at most
 AT_ONCE = 20
 
-SILENT = text("""
+# A sign of life later than now, by more than commits overlap, is from a clock that was ahead, and counts for nothing.
+_QUIET = "NOT BETWEEN clock_timestamp() - make_interval(secs => :quiet) AND clock_timestamp() + interval '1 minute'"
+
+SILENT = text(f"""
     SELECT r.run_id, r.execution_no
     FROM runs r LEFT JOIN run_events e ON e.run_id = r.run_id AND e.run_seq = r.event_head
     WHERE r.status IN ('queued', 'running') AND r.run_id > :after
-      AND coalesce(e.at, r.created_at) < clock_timestamp() - make_interval(secs => :quiet)
+      AND coalesce(e.at, r.created_at) {_QUIET}
       AND NOT EXISTS (SELECT 1 FROM outbox o
                       WHERE o.run_id = r.run_id AND o.kind = 'start' AND o.sent_at IS NULL
                         AND (o.body ->> 'execution_no')::integer = r.execution_no)
     ORDER BY r.run_id LIMIT :page
 """)
 
-SILENT_COMPACTIONS = text("""
+SILENT_COMPACTIONS = text(f"""
     SELECT e.episode_id
     FROM compaction_episodes e JOIN runs r USING (run_id)
          LEFT JOIN run_events v ON v.run_id = e.run_id AND v.run_seq = r.event_head
     WHERE e.operation_id IS NULL AND e.status IN ('queued', 'running')
-      AND greatest(e.created_at, v.at) < clock_timestamp() - make_interval(secs => :quiet)
+      AND greatest(e.created_at, v.at) {_QUIET}
       AND NOT EXISTS (SELECT 1 FROM outbox o
                       WHERE o.run_id = e.run_id AND o.kind = 'compact' AND o.sent_at IS NULL
                         AND (o.body ->> 'episode_id')::uuid = e.episode_id)

@@ -67,7 +67,7 @@ CLOSE_EPISODES = """
 END = f"""
     UPDATE runs SET status = :status, phase = 'ended', end_reason = :end_reason, error = CAST(:error AS jsonb),
            ended_at = now(), event_head = :event_head, usage_unknown = usage_unknown + ({LOST}),
-           active_ms = active_ms + coalesce(extract(epoch FROM now() - started_at) * 1000, 0)::bigint
+           active_ms = active_ms + greatest(0, coalesce(extract(epoch FROM now() - started_at) * 1000, 0))::bigint
     WHERE run_id = :run_id
 """
 

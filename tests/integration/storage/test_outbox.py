@@ -183,6 +183,15 @@ async def test_a_new_intent_is_left_to_its_committer_at_first(store: Store, worl
     assert await Relay(store, Post()).sweep() == 0
 
 
+async def test_a_lease_by_a_clock_that_was_ahead_holds_nothing_up(store: Store, world: World) -> None:
+    """W7, S13: no lease is that long, so the database's clock went back."""
+    await say(store, world, "q")
+    await execute(store, "UPDATE outbox SET tries = 1, due_at = now() + interval '20 seconds'")
+    assert await Relay(store, Post()).sweep() == 0
+    await execute(store, "UPDATE outbox SET due_at = now() + interval '1 hour'")
+    assert await Relay(store, Post()).sweep() == 1
+
+
 async def test_relays_side_by_side_share_the_work(store: Store, world: World) -> None:
     """Leased with SKIP LOCKED: each intent is carried once."""
     await say(store, world, "q")

@@ -135,6 +135,18 @@ async def test_a_run_that_was_heard_of_is_not_asked_about(store: Store, world: W
     assert [run.run_id for run in await silent_runs(store, quiet_s=60)] == [question.run_id]
 
 
+async def test_a_sign_of_life_from_a_clock_that_was_ahead_counts_for_nothing(store: Store, world: World) -> None:
+    """S13: the database's clock went back by an hour, as in a fail-over; a lost Run is noticed all the same."""
+    question = await say(store, world, "q")
+    await open_execution(store, question.run_id)
+    await execute(store, "UPDATE run_events SET at = now() + interval '1 hour'")
+    assert [run.run_id for run in await silent_runs(store)] == [question.run_id]
+    assert await look(store, "open") == 0
+    await execute(store, "UPDATE runs SET started_at = now() + interval '1 hour'")
+    assert await look(store, "missing") == 1
+    assert await rows(store, "SELECT active_ms FROM runs") == [{"active_ms": 0}], "no time is given back"
+
+
 async def test_an_answer_about_an_older_execution_ends_nothing(store: Store, world: World) -> None:
     """S13, W3a: while it was asked, the Run ended and was resumed."""
     question = await say(store, world, "q")
@@ -216,6 +228,9 @@ async def test_a_compaction_without_its_workflow_is_ended_and_frees_its_session(
     assert await silent_compactions(store, quiet_s=0) == [], "its start waits to be sent"
     await send_everything(store)
     assert await silent_compactions(store, quiet_s=60) == []
+    await execute(store, "UPDATE run_events SET at = at + interval '1 hour'")
+    assert len(await silent_compactions(store, quiet_s=60)) == 1, "a clock that went back"
+    await execute(store, "UPDATE run_events SET at = at - interval '1 hour'")
     assert await Reconciler(store, OfCompactions("open"), quiet_s=0).round() == 0
     assert await Reconciler(store, OfCompactions(UnavailableError), quiet_s=0).round() == 0
     assert await Reconciler(store, OfCompactions(standing), quiet_s=0).round() == 1
