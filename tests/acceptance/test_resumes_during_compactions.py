@@ -14,6 +14,7 @@ from tests.support.run_world import Json, RunWorld, python_tool
 
 WHOLE: Json = {"context": {"history": "session_view", "keep_recent_tokens": 0}}
 RECENT: Json = {"context": {"recent_runs": 0, "keep_recent_tokens": 0}}
+SETTLED = ("raw_stored", "accepted")
 __all__ = ["says"]
 
 
@@ -62,6 +63,83 @@ async def test_a_summary_of_calls_that_got_results_meanwhile_is_kept_and_not_use
     assert (one["status"], one["outcome"]) == ("succeeded", "sources_changed" if whole else "activated")
     assert (one["outdated_at"] is not None) == whole
     await check_pairs(world, session, calls=["a1", "a2"] if whole else [])
+
+
+async def test_a_summary_folded_from_one_that_was_taken_back_meanwhile_is_kept_and_not_used(
+    world: RunWorld, says: Says, tmp_path: Path
+) -> None:
+    """SPEC K9, K10: the calls are covered by the earlier summary alone, which the resume takes back."""
+    session, run_id = await stopped_in_its_calls(world, says, tmp_path / "gate", WHOLE)
+    says.summary = replies.text("SUMMARY")
+    first = await compact(world, session)
+    await world.ask(FACT.format(3), session)
+    says.summary = replies.text("SUMMARY").but(hold="summary")
+    accepted = await world.post(f"/sessions/{session}/compact", None, status=202)
+    await world.model.wait_for_requests(len(world.model.requests) + 1)
+    (tmp_path / "gate").touch()
+    await world.resume(run_id)
+    assert (await world.ended(run_id))["status"] == "succeeded"
+    world.model.release("summary")
+    second = await ended(world, accepted["episode_id"])
+    assert (second["outcome"], second["previous_snapshot_id"]) == ("sources_changed", first["snapshot_id"])
+    assert second["outdated_at"] is not None
+    await check_pairs(world, session, calls=["a1", "a2"])
+
+
+async def test_a_result_that_is_stored_and_not_carried_takes_its_summary_back_when_its_run_goes_on(
+    world: RunWorld, says: Says, tmp_path: Path
+) -> None:
+    """SPEC K10, S9: it is covered under the name of its call; the resume brings it as a record."""
+    await world.publish(tools=[python_tool("wait_for", "idempotent")], **LARGE, **WHOLE)
+    session, gates = await world.open_session(), [tmp_path / "first", tmp_path / "second"]
+    says.answer = replies.calls(
+        *(("wait_for", {"path": str(gate), "trace": f"{gate}.trace"}, f"a{n}") for n, gate in enumerate(gates, 1))
+    )
+    run_id = await world.start("Question A.", session)
+    async with asyncio.timeout(20):
+        while not all(traced(Path(f"{gate}.trace")) for gate in gates):
+            await asyncio.sleep(0.01)
+        gates[0].touch()
+        while not [
+            one for one in await world.operations(run_id) if one["purpose"] == "tool" and one["state"] in SETTLED
+        ]:
+            await asyncio.sleep(0.01)
+    await world.stop(run_id)
+    await world.ended(run_id)
+    says.answer = replies.text("Noted.")
+    await world.ask(FACT.format(1), session)
+    says.summary = replies.text("SUMMARY")
+    one = await compact(world, session)
+    async with world.store.transaction("only the stored one") as connection:
+        await connection.execute(text("DELETE FROM snapshot_pieces WHERE piece LIKE 'call/%'"))
+    gates[1].touch()
+    await world.resume(run_id)
+    assert (await world.ended(run_id))["status"] == "succeeded"
+    assert (await world.get(f"/compactions/{one['episode_id']}"))["outdated_at"] is not None
+
+
+async def test_a_summary_of_calls_as_its_own_run_saw_them_is_used_there_and_nowhere_else(
+    world: RunWorld, says: Says, tmp_path: Path
+) -> None:
+    """SPEC S9, K9, P5: a later Run that is resumed goes on with the calls as open; no other begins so."""
+    session, run_id = await stopped_in_its_calls(world, says, tmp_path / "gate", WHOLE)
+    says.answer, says.summary = replies.error(401), replies.text("SUMMARY")
+    failed = await world.ask("It fails.", session)
+    says.answer = replies.text("Noted.")
+    (tmp_path / "gate").touch()
+    await world.resume(run_id)
+    assert (await world.ended(run_id))["status"] == "succeeded"
+    says.answer = replies.calls(("wait_for", {"path": str(tmp_path / "gate"), "trace": str(tmp_path / "more")}))
+    await world.resume(failed["run_id"])
+    await world.post(f"/sessions/{session}/compact", None, status=202)
+    async with asyncio.timeout(30):
+        while not (found := await world.items(f"/runs/{failed['run_id']}/compactions")) or not found[0]["ended_at"]:
+            await asyncio.sleep(0.01)
+    says.answer = replies.text("Noted.")
+    assert (await world.ended(failed["run_id"]))["status"] == "succeeded"
+    assert (found[0]["outcome"], found[0]["outdated_at"] is not None) == ("activated", True)
+    assert "SUMMARY" in str(world.sent[-1])
+    await check_pairs(world, session, calls=["a1", "a2", *call_ids(world.sent[-1])])
 
 
 async def test_a_session_whose_lists_lost_the_calls_of_results_heals(
