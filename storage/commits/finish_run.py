@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from context.errors import SupersededError
+from context.errors import CompactionFailedError, RunLostError, SupersededError
 from context.steps import FinishedRun, FinishRun
 from storage.database import fetch_one, fetch_value
 from storage.event_log import EventLog
@@ -60,8 +60,9 @@ LOST = """
            OR (a.state = 'calling' AND o.state IN ('prepared', 'frozen', 'calling', 'raw_stored')))
 """
 CLOSE_EPISODES = """
-    UPDATE compaction_episodes SET status = 'cancelled', ended_at = now(),
-           failure = '{"code": "COMPACTION_FAILED", "reason": "cancelled", "block": null}'
+    UPDATE compaction_episodes SET status = :episode_status, ended_at = now(),
+           failure = jsonb_build_object(
+               'code', 'COMPACTION_FAILED', 'reason', CAST(:episode_reason AS text), 'block', null)
     WHERE run_id = :run_id AND status = 'running' AND operation_id IS NOT NULL
 """
 END = f"""
@@ -95,8 +96,12 @@ def _standing(run: Any) -> FinishedRun:
 
 def _writes(request: FinishRun, run: Any) -> WriteSet:
     writes = WriteSet()
-    for statement in (CARRY, LET_GO, CLOSE_ATTEMPTS, MARK_LOST, CLOSE_OPERATIONS, CLOSE_EPISODES):
+    for statement in (CARRY, LET_GO, CLOSE_ATTEMPTS, MARK_LOST, CLOSE_OPERATIONS):
         writes.sql(statement)
+    # An episode that is still open although its failure ends the Run has lost its workflow.
+    is_lost = request.end_reason == CompactionFailedError.end_reason
+    how = ("failed", RunLostError.end_reason) if is_lost else ("cancelled", "cancelled")
+    writes.sql(CLOSE_EPISODES, episode_status=how[0], episode_reason=how[1])
     events = EventLog(request.run_id, run["event_head"])
     events.add("run_ended", status=request.status, end_reason=request.end_reason, code=request.code)
     events.write(writes)
