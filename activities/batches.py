@@ -51,10 +51,12 @@ class Batches:
             return await self._commits.prepare_request(prepare, kit.model.terms)
         settled = await self._tools.made(kit, calls[0], execution_no=prepare.execution_no, begun=None)
         try:
-            return await until_stored(lambda: self._commits.prepare_request(prepare, kit.model.terms, settled))
+            prepared = await until_stored(lambda: self._commits.prepare_request(prepare, kit.model.terms, settled))
         except SupersededError:
             await self._tools.record(settled)
             raise
+        self._tools.stored(settled)
+        return prepared
 
     async def _open_calls(self, prepare: PrepareRequest) -> tuple[ToolCallFacts, ...] | None:
         """The calls of the batch without a result; None if none may be made any more."""

@@ -3,6 +3,9 @@
 A result that was received is stored, however long that takes; the call is repeated only if there is none (SPEC R2).
 """
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -16,7 +19,7 @@ from activities.heartbeat import heartbeating
 from activities.model_breaks import BrokenTry, settle_break
 from activities.releases import Kit, Releases
 from activities.used import answer_used, break_used
-from context.errors import CallIdsTakenError, SupersededError
+from context.errors import CallIdsTakenError, SupersededError, UnavailableError
 from context.ids import model_operation_id, root_context_id
 from context.steps import (
     AcceptModel,
@@ -100,7 +103,8 @@ class ModelCallActivities:
         begun = await self._permit(call, request, digest)
         if isinstance(begun, ModelVerdict):
             return _Outcome(begun)
-        answer = await kit.model.complete(body, on_first_output=lambda: self._first_output(request, begun))
+        async with self._noted(call.operation_id, digest):
+            answer = await kit.model.complete(body, on_first_output=lambda: self._first_output(request, begun, digest))
         if isinstance(answer, ModelBroke):
             broke = await break_used(self._commits, kit.model, call.operation_id, answer)
             tried = BrokenTry(call.operation_id, begun.attempt_no, digest, call.deadline_at)
@@ -146,10 +150,21 @@ class ModelCallActivities:
             return ModelVerdict(kind="stopping")
         return _standing(await self._commits.frozen_request(call.operation_id, execution_no=call.execution_no))
 
-    async def _first_output(self, request: "FrozenRequest", begun: Begun) -> None:
+    @asynccontextmanager
+    async def _noted(self, operation_id: UUID, digest: bytes) -> AsyncIterator[None]:
+        """A call that a stop, a deadline or the end of this process breaks off leaves the hash of what it sent."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            # Without a database nobody can be told; the cancellation goes on in any case.
+            with suppress(UnavailableError):
+                await self._commits.note_sent(operation_id, digest)
+            raise
+
+    async def _first_output(self, request: "FrozenRequest", begun: Begun, digest: bytes) -> None:
         """Evidence first, while the stream goes on; without waiting inputs it can come with the result."""
         if request.claims:
-            evidence = RecordFirstOutput(request.operation_id, request.run_id, begun.attempt_no)
+            evidence = RecordFirstOutput(request.operation_id, request.run_id, begun.attempt_no, digest)
             await until_stored(lambda: self._commits.record_first_output(evidence))
 
     async def _accept(

@@ -7,9 +7,10 @@ from the second death on each process has a moment first for everything else tha
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal
 from uuid import UUID
 
@@ -48,6 +49,7 @@ DIED = "Unknown: the worker died each time during this call; it may or may not h
 MOST_TRIES = 5
 DEADLY = 2  # deaths during one call; the first may have been anything: a crash, a rolling restart
 PAUSE_S = 1.0
+MOST_HELD = 100  # results that wait for a database which is away; more than run at once
 
 Ended = Literal["settled", "stopping", "alone"]
 
@@ -72,6 +74,7 @@ class ToolCallActivities:
     def __init__(self, commits: "RunCommits", releases: Releases) -> None:
         self._commits = commits
         self._releases = releases
+        self._held: OrderedDict[UUID, RecordToolResult] = OrderedDict()
 
     @activity.defn
     async def call_tool(self, call: CallTool) -> ToolVerdict:
@@ -111,7 +114,26 @@ class ToolCallActivities:
         await self.record(await self.made(kit, facts, execution_no=execution_no, begun=begun))
 
     async def made(self, kit: Kit, facts: ToolCallFacts, *, execution_no: int, begun: Begun | None) -> RecordToolResult:
-        """Make a call: what is to be stored of it."""
+        """Make a call: what is to be stored of it. A result that waits here to be stored is not asked for again.
+
+        It does if the activity that brought it was given up while the database was away (SPEC 0, R2).
+        """
+        attempt_no = begun.attempt_no if begun else None
+        if waiting := self._held.get(facts.operation_id):
+            return replace(waiting, execution_no=execution_no, attempt_no=attempt_no)
+        result = await self._newly_made(kit, facts, execution_no=execution_no, begun=begun)
+        self._held[facts.operation_id] = result
+        if len(self._held) > MOST_HELD:
+            self._held.popitem(last=False)
+        return result
+
+    def stored(self, result: RecordToolResult) -> None:
+        """The result has become fact."""
+        self._held.pop(result.operation_id, None)
+
+    async def _newly_made(
+        self, kit: Kit, facts: ToolCallFacts, *, execution_no: int, begun: Begun | None
+    ) -> RecordToolResult:
         ended = _Ended(kit, facts, execution_no, begun.attempt_no if begun else None)
         lost = begun.lost if begun else 0
         if lost and not kit.tools.may_repeat_unknown(facts.name):
@@ -137,6 +159,7 @@ class ToolCallActivities:
         """Store the result, however long that takes. Raises AttemptSupersededError if it came too late to count."""
         if not await until_stored(lambda: self._commits.record_tool_result(result)):
             raise AttemptSupersededError
+        self.stored(result)
 
     async def _failed_try(self, operation_id: UUID, begun: Begun, why: ToolFailure) -> None:
         """This try is over and known to be: the next one must not take it for an interrupted one."""

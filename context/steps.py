@@ -176,11 +176,12 @@ class Stopping:
 
 @dataclass(frozen=True)
 class RecordFirstOutput:
-    """First output of attempt `attempt_no` (SPEC S6)."""
+    """First output of attempt `attempt_no` (SPEC S6), whose body had this SHA-256."""
 
     operation_id: UUID
     run_id: UUID
     attempt_no: int
+    request_hash: bytes | None = None
 
 
 @dataclass(frozen=True)

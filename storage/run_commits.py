@@ -30,6 +30,7 @@ from storage.commits.begin_attempt import begin_attempt, begin_tool_call
 from storage.commits.fail_attempt import estimated_input, fail_attempt, failures
 from storage.commits.finish_run import finish_run
 from storage.commits.freeze_request import freeze_request
+from storage.commits.note_sent import note_sent
 from storage.commits.open_run import open_run
 from storage.commits.prepare_request import prepare_request
 from storage.commits.record_first_output import record_first_output
@@ -71,6 +72,9 @@ class RunCommits:
 
     async def begin_attempt(self, request: BeginAttempt) -> Begun | Settled | Stopping:
         return await begin_attempt(self._store, request)
+
+    async def note_sent(self, operation_id: UUID, request_hash: bytes) -> None:
+        await note_sent(self._store, operation_id, request_hash)
 
     async def record_first_output(self, request: RecordFirstOutput) -> None:
         await record_first_output(self._store, request)

@@ -253,7 +253,7 @@ class RunWorkflow:
         """What the answer leads to: an end, or None for one more loop."""
         match verdict.kind:
             case "answer":
-                return await self._answered()
+                return await self._answered(is_spent=verdict.over_budget)
             case "stopping":
                 await self._cancellation()
             case "unusable" | "failed":
@@ -288,11 +288,15 @@ class RunWorkflow:
         """A stop is recorded, and its cancellation is on its way."""
         await workflow.wait_condition(lambda: False)
 
-    async def _answered(self, *, serve_late: bool = False) -> FinishedRun | None:
-        """The end with the answer; None if a late input is served first: as the release wants it, and in a resume."""
+    async def _answered(self, *, serve_late: bool = False, is_spent: bool = False) -> FinishedRun | None:
+        """The end with the answer; None if a late input is served first: as the release wants it, and in a resume.
+
+        `is_spent`: the answer took the last of the tokens or the money, and nothing is served any more (SPEC S7, L5).
+        """
         self._move(phase="finishing")
         state = self._known
-        budget = state.max_loops if serve_late or state.continue_late_input else 0
+        serves = serve_late or (state.continue_late_input and not is_spent)
+        budget = state.max_loops if serves else 0
         finished = await steps.finish(self._start.run_id, self._start.execution_no, ANSWERED, loop_budget=budget)
         return None if finished.go_on else finished
 

@@ -247,7 +247,7 @@ def _verdict(request: AcceptModel, *, over_budget: bool) -> ModelVerdict:
             plans = tuple(one.plan for one in request.calls if one.plan)
             return ModelVerdict(kind="tools", tools=plans, batch=len(request.calls), **over)
         case Answer():
-            return ModelVerdict(kind="answer")
+            return ModelVerdict(kind="answer", **over)
         case CutInsideCall() | UnreadableCall() if request.calls:
             return ModelVerdict(kind="tools", batch=len(request.calls), **over)
         case EmptyAnswer() | CutInsideCall() | UnreadableCall():

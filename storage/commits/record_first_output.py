@@ -17,6 +17,8 @@ RECORD = text("""
       UPDATE attempts SET first_output_at = now()
       WHERE operation_id = :operation_id AND attempt_no = :attempt_no AND state = 'calling' AND first_output_at IS NULL
       RETURNING 1
+    ), sent AS (
+      UPDATE operations SET request_hash = coalesce(request_hash, :request_hash) WHERE operation_id = :operation_id
     ), delivered AS (
       UPDATE input_deliveries SET state = 'delivered', delivered_at = now()
       WHERE run_id = :run_id AND state = 'claimed' AND EXISTS (SELECT 1 FROM attempt) RETURNING input_seq

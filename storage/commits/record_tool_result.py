@@ -1,7 +1,8 @@
 """A tool's result becomes fact the moment it comes: raw, and as the message the model will get (SPEC T2, T5).
 
-One statement. The batch is delivered later, whole and in order, by `prepare_request`. The Operation may know of fewer
-attempts than this one: the row of a try that need not be on disk is gone after a crash of the database.
+One statement, on disk when it returns, for a harmless call too: what is finished is never made again (SPEC 0). The
+batch is delivered later, whole and in order, by `prepare_request`. The Operation may know of fewer attempts than this
+one: the row of a try that need not be on disk is gone after a crash of the database.
 """
 
 from context.steps import RecordToolResult
@@ -17,10 +18,7 @@ NOTE_LATE = """
                       AND attempts <= coalesce(:attempt_no, attempts))
     RETURNING 1
 """
-COUNTED = """
-    SELECT NOT EXISTS (SELECT 1 FROM late) AND
-           CASE WHEN :fast THEN set_config('synchronous_commit', 'off', true) ELSE '' END IS NOT NULL
-"""
+COUNTED = "SELECT NOT EXISTS (SELECT 1 FROM late)"
 
 
 async def record_tool_result(store: Store, request: RecordToolResult) -> bool:
@@ -29,6 +27,5 @@ async def record_tool_result(store: Store, request: RecordToolResult) -> bool:
     write_result(writes, sealed_result(store.payloads, request))
     writes.sql(NOTE_LATE, tag="late")
     writes.answer(COUNTED)
-    writes.bind(fast=request.attempt_no is None)
     async with store.single("record_tool_result") as connection:
         return bool(await writes.send(connection))

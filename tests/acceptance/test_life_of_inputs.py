@@ -189,6 +189,24 @@ async def test_what_a_request_contains_can_not_be_withdrawn(world: RunWorld) -> 
     assert (await withdraw(world, question["input_id"])).status_code == 409
 
 
+@pytest.mark.parametrize("limits", [{"max_total_tokens": 60}, {"max_cost": 0.0001}])
+async def test_a_late_input_is_not_served_with_a_budget_that_is_used_up(world: RunWorld, limits: Json) -> None:
+    """SPEC S7, L5: one more loop only while tokens and money remain; the answer stands, the input is carried."""
+    priced = {"price": {"input": 10, "output": 10, "cached": 1}}
+    await world.publish(context={"late_input": "continue"}, limits=limits, model=priced)
+    session = await world.open_session()
+    world.model.add(HELD, "never asked for")
+    run_id = await world.start("q1", session)
+    await world.model.wait_for_requests(1)
+    await world.send("and this?", session, mode="supplement")
+    world.model.release("answer")
+    run = await world.ended(run_id)
+    assert (run["status"], run["answer"], run["loops"]) == ("succeeded", "at last", 1)
+    assert len(world.model.requests) == 1
+    [_, late] = await world.inputs(run_id)
+    assert late["state"] == "carried"
+
+
 async def test_a_withdrawal_that_overtakes_the_loop_it_would_have_caused_ends_the_run(servers: Servers) -> None:
     """SPEC S12, S7: the answer is there, one more loop was agreed on, and then there is nothing to add to it."""
     async with ModelServer(strict="plain") as model, running_world(servers, model) as world:
@@ -328,12 +346,12 @@ async def test_a_burst_beyond_the_limit_is_told_to_come_back_and_then_stored_onc
 
     async def insist(http: httpx.AsyncClient, n: int) -> None:
         body = {"text": f"MARK-{n}", "mode": "supplement", "client_key": f"k{n}"}
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(50):
             while (answer := await http.post(f"/sessions/{session}/inputs", json=body)).status_code != 202:
                 refusals[answer.status_code] += 1
                 await asyncio.sleep(int(answer.headers["retry-after"]))
 
-    async with restarted_api(world, ApiOptions(rate_limit=RateLimit(per_second=10, burst=60))) as http:
+    async with restarted_api(world, ApiOptions(rate_limit=RateLimit(per_second=2, burst=80))) as http:
         for first in range(0, 90, 30):
             await asyncio.gather(*(insist(http, n) for n in range(first, first + 30)))
     assert set(refusals) == {429}

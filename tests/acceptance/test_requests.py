@@ -1,9 +1,13 @@
 """The shape of what is sent, against servers that refuse every slip (SPEC A6, A11; cases of kind provider-request)."""
 
+import asyncio
 import hashlib
 import itertools
 import json
 from typing import Any
+
+import pytest
+from sqlalchemy import text
 
 from tests.acceptance.test_tool_batches import results
 from tests.support import replies
@@ -139,6 +143,37 @@ async def test_a_request_can_be_rebuilt_as_it_was_sent(world: RunWorld) -> None:
         rebuilt = await world.get(f"/operations/{call['operation_id']}/request")
         assert rebuilt["request"] == sent.json
         assert rebuilt["sha256"] == hashlib.sha256(sent.body).hexdigest()
+
+
+@pytest.mark.parametrize("cause", ["a stop", "the deadline"])
+async def test_a_call_that_was_broken_off_leaves_the_hash_of_what_it_sent(world: RunWorld, cause: str) -> None:
+    """SPEC A9, M7: its request is rebuilt and checked as any other; a list cut short by hand is found out."""
+    await world.publish(limits={"deadline_s": 600 if cause == "a stop" else 1})
+    world.model.add(replies.text("never").but(hold="never"))
+    run_id = await world.start()
+    [sent] = await world.model.wait_for_requests(1)
+    if cause == "a stop":
+        await world.stop(run_id)
+    await world.ended(run_id)
+    [call] = await world.operations(run_id)
+    await until_hash_is_stored(world, call["operation_id"])
+    rebuilt = await world.get(f"/operations/{call['operation_id']}/request")
+    assert rebuilt["sha256"] == hashlib.sha256(sent.body).hexdigest()
+    async with world.store.reading() as connection:
+        await connection.execute(text("UPDATE operations SET view_length = view_length - 1"))
+    tampered = await world.http.get(f"/operations/{call['operation_id']}/request")
+    assert (tampered.status_code, tampered.json()["code"]) == (500, "PAYLOAD_CORRUPT")
+
+
+async def until_hash_is_stored(world: RunWorld, operation_id: str) -> None:
+    """The activity is told of the cancellation a moment after the Run has ended."""
+    query = text("SELECT request_hash IS NOT NULL FROM operations WHERE operation_id = :operation_id")
+    async with asyncio.timeout(20):
+        while True:
+            async with world.store.reading() as connection:
+                if (await connection.execute(query, {"operation_id": operation_id})).scalar_one():
+                    return
+            await asyncio.sleep(0.05)
 
 
 async def test_manifests_say_what_was_sent_and_hold_no_content(world: RunWorld) -> None:
