@@ -21,8 +21,9 @@ from context.operations import (
     not_executed,
 )
 from context.policy import Effect
-from context.steps import AcceptModel, Content, ModelAnswered, PlannedCall, ToolAccepted, ToolCallFacts, ToolPlan
+from context.steps import AcceptModel, Content, ModelAnswered, PlannedCall, ToolCallFacts, ToolPlan
 from context.tokens import TokenCounter
+from context.tool_answers import ToolAccepted
 
 if TYPE_CHECKING:
     from storage.requests import FrozenRequest

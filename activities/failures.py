@@ -19,7 +19,8 @@ from context.errors import (
     SupersededError,
     UnavailableError,
 )
-from context.steps import ModelBroke, ToolLost
+from context.steps import ModelBroke
+from context.tool_answers import ToolLost
 
 T = TypeVar("T")
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0

@@ -8,7 +8,8 @@ from temporalio import activity
 
 from activities.failures import translated
 from activities.releases import Releases
-from context.steps import FinishedRun, FinishRun, OpenedRun, OpenRun, Step, ToolAccepted, ToolPlan
+from context.steps import FinishedRun, FinishRun, OpenedRun, OpenRun, Step, ToolPlan
+from context.tool_answers import ToolAccepted
 
 if TYPE_CHECKING:
     from storage.run_commits import RunCommits

@@ -30,11 +30,10 @@ from context.steps import (
     RecordToolResult,
     Step,
     Stopping,
-    ToolAnswered,
     ToolCallFacts,
     ToolFailure,
-    ToolLost,
 )
+from context.tool_answers import ToolAnswered, ToolLost
 
 if TYPE_CHECKING:
     from storage.run_commits import RunCommits

@@ -7,7 +7,8 @@ from uuid import UUID
 
 from context.messages import arguments_object
 from context.policy import FrozenTool, ResultSettings
-from context.steps import ToolAccepted, ToolAnswered, ToolCallFacts, ToolLost, ToolRefused
+from context.steps import ToolCallFacts
+from context.tool_answers import ToolAccepted, ToolAnswered, ToolLost, ToolRefused
 from tools.arguments import NO_OBJECT, Refused, checked_beside, is_large, unknown_tool
 from tools.errors import ToolUnavailableError
 from tools.offload import never_offloaded, preview

@@ -10,7 +10,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.releases import Kit, Releases
 from activities.tool_calls import CallTool, ToolCallActivities
 from context.errors import UnavailableError
-from context.steps import ToolAnswered
+from context.tool_answers import ToolAnswered
 from storage.run_commits import RunCommits
 from storage.store import FaultPlan, Store
 from tests.integration.commits.life import Life
