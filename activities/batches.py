@@ -8,7 +8,7 @@ neighbour.
 """
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from temporalio import activity
 
@@ -32,7 +32,14 @@ class Batches:
         self._tools = tools
 
     async def settle_and_prepare(
-        self, kit: Kit, prepare: PrepareRequest, known: tuple[ToolCallFacts, ...] | None, *, size: int, at_once: int
+        self,
+        kit: Kit,
+        prepare: PrepareRequest,
+        known: tuple[ToolCallFacts, ...] | None,
+        *,
+        size: int,
+        at_once: int,
+        deadline_at: float | None,
     ) -> PreparedRequest:
         """Make the open calls, store each result as it comes, then freeze the request that carries them.
 
@@ -43,7 +50,7 @@ class Batches:
         if calls is None:
             return STOPPING
         if known is None and activity.info().attempt > 1:
-            if not await self._settle_one_by_one(calls, execution_no=prepare.execution_no):
+            if not await self._settle_one_by_one(calls, execution_no=prepare.execution_no, deadline_at=deadline_at):
                 return STOPPING
             return await self._commits.prepare_request(prepare, kit.model.terms)
         if known is None or size != 1 or not calls:
@@ -65,10 +72,13 @@ class Batches:
         batch = await self._commits.batch_calls(prepare.batch_id, prepare.execution_no)
         return batch.calls if batch.may_run else None
 
-    async def _settle_one_by_one(self, calls: tuple[ToolCallFacts, ...], *, execution_no: int) -> bool:
-        """Make calls whose process may have died of one of them; False if a stop came first (SPEC T9)."""
+    async def _settle_one_by_one(
+        self, calls: tuple[ToolCallFacts, ...], *, execution_no: int, deadline_at: float | None
+    ) -> bool:
+        """Make calls whose process may have died of one of them; False if a stop or the deadline came first (T9)."""
+        terms: dict[str, Any] = {"execution_no": execution_no, "durable": False, "deadline_at": deadline_at}
         for facts in calls:
-            call = CallTool(operation_id=facts.operation_id, execution_no=execution_no, durable=False)
+            call = CallTool(operation_id=facts.operation_id, **terms)
             if await self._tools.try_written_down(call) == "stopping":
                 return False
         return True

@@ -197,7 +197,8 @@ class CompactionActivities:
         """The first try has its permit from the preparation; each further one is committed before it is made."""
         if activity.info().attempt == 1 and request.attempts == 1 and request.state == "calling" and request.owned:
             return Begun(attempt_no=1)
-        begun = await self._commits.begin_attempt(BeginAttempt(request.operation_id, call.episode.execution_no, digest))
+        place = (request.operation_id, call.episode.execution_no)
+        begun = await self._commits.begin_attempt(BeginAttempt(*place, digest, deadline_at=call.deadline_at))
         if isinstance(begun, Begun):
             return begun
         if isinstance(begun, Stopping):

@@ -122,7 +122,7 @@ class ModelCallActivities:
         if not all(plan.local for plan in verdict.tools):
             return verdict
         prepared = await self._batches.settle_and_prepare(
-            kit, following, outcome.open_calls, size=verdict.batch, at_once=call.at_once
+            kit, following, outcome.open_calls, size=verdict.batch, at_once=call.at_once, deadline_at=call.deadline_at
         )
         return verdict.model_copy(update={"next": prepared})
 
@@ -143,12 +143,16 @@ class ModelCallActivities:
         """The first try has its permit from the preparation; each further one is committed before it is made."""
         if activity.info().attempt == 1 and request.attempts == 1 and request.state == "calling" and request.owned:
             return Begun(attempt_no=1)
-        begun = await self._commits.begin_attempt(BeginAttempt(call.operation_id, call.execution_no, digest))
+        begun = await self._commits.begin_attempt(self._attempt(call, digest))
         if isinstance(begun, Begun):
             return begun
         if isinstance(begun, Stopping):
             return ModelVerdict(kind="stopping")
         return _standing(await self._commits.frozen_request(call.operation_id, execution_no=call.execution_no))
+
+    @staticmethod
+    def _attempt(call: CallModel, digest: bytes) -> BeginAttempt:
+        return BeginAttempt(call.operation_id, call.execution_no, digest, deadline_at=call.deadline_at)
 
     @asynccontextmanager
     async def _noted(self, operation_id: UUID, digest: bytes) -> AsyncIterator[None]:

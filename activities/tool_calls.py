@@ -54,11 +54,12 @@ Ended = Literal["settled", "stopping", "alone"]
 
 
 class CallTool(Step):
-    """Makes one call of a batch."""
+    """Makes one call of a batch. `deadline_at` is when the Run's time is used up, in seconds since 1970."""
 
     operation_id: UUID
     execution_no: int
     durable: bool = True
+    deadline_at: float | None = None
 
 
 class ToolVerdict(Step):
@@ -83,7 +84,8 @@ class ToolCallActivities:
 
     async def try_written_down(self, call: CallTool, *, beside: bool = False) -> Ended:
         """One more try, which is a fact before it is made; `beside` the workflow, if no process died of it before."""
-        attempt = BeginAttempt(call.operation_id, call.execution_no, durable=call.durable)
+        operation, until = (call.operation_id, call.execution_no), call.deadline_at
+        attempt = BeginAttempt(*operation, durable=call.durable, deadline_at=until)
         match await self._commits.begin_tool_call(attempt):
             case Stopping():
                 return "stopping"

@@ -148,12 +148,14 @@ class BeginAttempt:
     """Begins a try for execution `execution_no`. `request_hash` is the SHA-256 of the wire body of a model call.
 
     `durable`: the attempt must reach the disk before the call is made, since a repeat of the call could do harm.
+    `deadline_at` is when the Run's time is used up, in seconds since 1970: no try begins then.
     """
 
     operation_id: UUID
     execution_no: int
     request_hash: bytes | None = None
     durable: bool = False
+    deadline_at: float | None = None
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,7 @@ class Settled:
 
 @dataclass(frozen=True)
 class Stopping:
-    """A stop is recorded; no new attempt starts (SPEC S8)."""
+    """A stop is recorded, or the Run's time is used up; no new attempt starts (SPEC S8, W5)."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ summary that says in numbers and names what the row in the Temporal UI did (SPEC
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 from temporalio import workflow
@@ -79,14 +80,17 @@ async def call_model(call: CallModel, prepared: PreparedRequest, *, loop: int, r
     )
 
 
-async def run_tools(batch_id: UUID, plans: Sequence[ToolPlan], *, execution_no: int, at_once: int) -> bool:
-    """Run the calls of a batch, at most `at_once` together. False: a stop came first."""
+async def run_tools(
+    batch_id: UUID, plans: Sequence[ToolPlan], *, execution_no: int, at_once: int, deadline_at: float
+) -> bool:
+    """Run the calls of a batch, at most `at_once` together. False: a stop came first, or the deadline."""
+    terms: dict[str, Any] = {"execution_no": execution_no, "deadline_at": deadline_at}
     places = asyncio.Semaphore(at_once)
 
     async def run(plan: ToolPlan) -> ToolVerdict:
         async with places:
             operation_id = tool_operation_id(batch_id, plan.ordinal)
-            call = CallTool(operation_id=operation_id, execution_no=execution_no, durable=plan.durable)
+            call = CallTool(operation_id=operation_id, durable=plan.durable, **terms)
             return await _run_tool(plan, call)
 
     verdicts = await asyncio.gather(*(run(plan) for plan in plans))

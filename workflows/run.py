@@ -279,8 +279,8 @@ class RunWorkflow:
         self._move(phase="running_tools")
         batch_id = state.batch_id
         assert batch_id is not None
-        execution_no, at_once = self._start.execution_no, state.max_parallel_tools
-        if not await steps.run_tools(batch_id, plans, execution_no=execution_no, at_once=at_once):
+        terms: dict[str, Any] = {"execution_no": self._start.execution_no, "deadline_at": state.deadline_at}
+        if not await steps.run_tools(batch_id, plans, at_once=state.max_parallel_tools, **terms):
             await self._cancellation()
 
     @staticmethod

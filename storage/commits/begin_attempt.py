@@ -1,9 +1,9 @@
-"""One more try at an Operation is committed before the try is made: number, stop and owner looked at (SPEC W5, S8).
+"""One more try at an Operation is committed before the try is made (SPEC W5, S8).
 
-One statement for a first try. It need not reach the disk for a call whose repeat does no harm; for a side effect it
-must: this row is what makes an unknown outcome detectable. A further try looks at the ones before it in a statement of
-its own, which sees those too that began in the same moment. The owner is an execution of the Run, or, for a block of an
-idle Session's compaction, its episode.
+Number, stop, deadline and owner are looked at. One statement for a first try. It need not reach the disk for a call
+whose repeat does no harm; for a side effect it must: this row is what makes an unknown outcome detectable. A further
+try looks at the ones before it in a statement of its own, which sees those too that began in the same moment. The owner
+is an execution of the Run, or, for a block of an idle Session's compaction, its episode.
 """
 
 from dataclasses import asdict
@@ -21,7 +21,9 @@ from storage.store import Store
 ATTEMPT = """
     WITH run AS (
       SELECT r.run_id, r.release_id FROM operations o JOIN runs r USING (run_id)
-      WHERE o.operation_id = :operation_id AND CASE WHEN :execution_no > 0
+      WHERE o.operation_id = :operation_id
+        AND extract(epoch FROM clock_timestamp()) < coalesce(CAST(:deadline_at AS double precision), 'infinity')
+        AND CASE WHEN :execution_no > 0
         THEN r.status = 'running' AND r.execution_no = :execution_no AND r.stop_requested_at IS NULL
         ELSE EXISTS (SELECT 1 FROM idle_blocks b JOIN compaction_episodes e USING (episode_id)
                      WHERE b.operation_id = o.operation_id AND e.status = 'running' AND e.stop_requested_at IS NULL) END
@@ -55,7 +57,8 @@ WHY_NOT = text("""
            CASE WHEN e.episode_id IS NULL THEN r.status = 'running' AND r.execution_no = :execution_no
                 ELSE e.status = 'running' END AS owned,
            CASE WHEN e.episode_id IS NULL THEN r.stop_requested_at ELSE e.stop_requested_at END IS NOT NULL AS stopping,
-           coalesce(o.request_hash <> :request_hash, false) AS differs
+           coalesce(o.request_hash <> :request_hash, false) AS differs,
+           extract(epoch FROM clock_timestamp()) >= CAST(:deadline_at AS double precision) AS too_late
     FROM operations o JOIN runs r USING (run_id) LEFT JOIN idle_blocks b USING (operation_id)
          LEFT JOIN compaction_episodes e ON e.episode_id = b.episode_id
     WHERE o.operation_id = :operation_id
@@ -94,8 +97,9 @@ async def _begun(connection: AsyncConnection, row: Any) -> Begun:
 
 
 async def _why_not(connection: AsyncConnection, request: BeginAttempt) -> Settled | Stopping:
-    key = {"operation_id": request.operation_id, "execution_no": request.execution_no}
-    return _refusal(await fetch_one(connection, WHY_NOT, **key, request_hash=request.request_hash))
+    asked = asdict(request)
+    del asked["durable"]
+    return _refusal(await fetch_one(connection, WHY_NOT, **asked))
 
 
 def _refusal(row: Any) -> Settled | Stopping:
@@ -103,7 +107,7 @@ def _refusal(row: Any) -> Settled | Stopping:
         raise SupersededError
     if row["settled"]:
         return Settled()
-    if row["stopping"]:
+    if row["stopping"] or row["too_late"]:
         return Stopping()
     if row["differs"]:
         raise CorruptPayloadError("The rebuilt request differs from the one that was frozen.")

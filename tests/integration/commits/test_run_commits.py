@@ -1,6 +1,7 @@
 """Each commit of a Run sent twice, and by two writers at once (SPEC W5, R3, R5)."""
 
 import asyncio
+import time
 from dataclasses import replace
 from decimal import Decimal
 from uuid import UUID
@@ -8,7 +9,7 @@ from uuid import UUID
 from context.errors import AttemptSupersededError, CorruptPayloadError, SupersededError
 from context.replies import Usage
 from context.steps import BeginAttempt, Begun, Content, FailAttempt, ModelVerdict, OpenRun, Settled, Stopping
-from storage.commits.begin_attempt import begin_attempt
+from storage.commits.begin_attempt import begin_attempt, begin_tool_call
 from storage.commits.fail_attempt import fail_attempt
 from storage.commits.open_run import open_run
 from storage.commits.request_stop import RequestStop, request_stop
@@ -99,6 +100,20 @@ async def test_nothing_begins_after_a_stop(store: Store, opened: Life) -> None:
     await request_stop(store, RequestStop(opened.run_id, opened.world.owner_id))
     assert await opened.begin(store) == Stopping()
     assert await count(store, "attempts") == 1
+
+
+async def test_nothing_begins_at_the_deadline(store: Store, opened: Life) -> None:
+    """SPEC W5: the deadline is looked at where the stop is, for a model and for a tool."""
+    await opened.prepare(store)
+    now = time.time()
+    further = BeginAttempt(opened.operation_id, 1, HASH, deadline_at=now - 0.001)
+    assert await begin_attempt(store, further) == Stopping()
+    await opened.accept(store, "forecast")
+    call = BeginAttempt(opened.tool(), 1, deadline_at=now - 0.001)
+    assert await begin_tool_call(store, call) == Stopping()
+    assert await count(store, "attempts") == 1
+    begun = await begin_tool_call(store, replace(call, deadline_at=now + 600))
+    assert isinstance(begun, tuple)
 
 
 async def test_accepting_an_answer_twice(store: Store, opened: Life) -> None:

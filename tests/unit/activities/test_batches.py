@@ -34,5 +34,5 @@ async def test_a_call_that_breaks_leaves_none_of_its_siblings_running() -> None:
     calls = cast(tuple[ToolCallFacts, ...], ("breaks", "slow", "slower"))
     request = cast(PrepareRequest, SimpleNamespace(execution_no=1))
     with pytest.raises(CorruptPayloadError):
-        await batches.settle_and_prepare(cast(Kit, None), request, calls, size=3, at_once=3)
+        await batches.settle_and_prepare(cast(Kit, None), request, calls, size=3, at_once=3, deadline_at=None)
     assert tools.stored == ["slow", "slower"]
