@@ -77,6 +77,10 @@ class Standings:
         if len(self._known) > KEPT:
             self._known.popitem(last=False)
 
+    def forget(self, context_id: UUID) -> None:
+        """A commit that does not say where it leaves the Run has moved it."""
+        self._known.pop(context_id, None)
+
     def of(self, context_id: UUID, operation_id: UUID | None, execution_no: int) -> Standing | None:
         """Where the Run stood, if it was at this model Operation and in this execution."""
         known = self._known.get(context_id)

@@ -20,6 +20,10 @@ FEW = 2  # rows up to which single values are sent: an array costs the driver an
 NOT_HELD = "AL001"  # what `must_hold` raises
 
 
+class NotHeldError(Exception):
+    """What a commit went by is no longer so; nothing of it was written."""
+
+
 class WriteSet:
     """The writes of one commit."""
 
@@ -57,7 +61,7 @@ class WriteSet:
         self._binds |= {"announce_channel": channel, "announce_message": message}
 
     def expect(self, held: str, **binds: Any) -> None:
-        """Write nothing at all unless `held`, a query that locks what it reads, finds a row; for `send_if_held`.
+        """Write nothing at all unless `held`, a query that locks what it reads, finds a row; for `send_as_expected`.
 
         The main query asks for it, hence it is run, and its locks are taken, before any part writes.
         """
@@ -74,20 +78,19 @@ class WriteSet:
             return None
         return await fetch_value(connection, _statement(self._sql()), **self._binds)
 
-    async def send_if_held(self, connection: AsyncConnection) -> bool:
-        """Send everything at once, as a commit of its own; False, and nothing is written, if it is not as expected.
+    async def send_as_expected(self, connection: AsyncConnection) -> None:
+        """Send everything at once, as a commit of its own. Raises NotHeldError, and nothing is written, otherwise.
 
         A row that is there already says the same: somebody else has gone on.
         """
         try:
             await self.send(connection)
         except asyncpg.UniqueViolationError:
-            return False
+            raise NotHeldError from None
         except asyncpg.PostgresError as error:
             if error.sqlstate != NOT_HELD:
                 raise
-            return False
-        return True
+            raise NotHeldError from None
 
     def _sql(self) -> str:
         if self._held is None:

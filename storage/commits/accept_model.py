@@ -23,7 +23,7 @@ from storage.payloads import Sealed, distinct
 from storage.standing import Standing
 from storage.store import Store
 from storage.tables import call_ids, operations, payloads, tool_batches, view_items
-from storage.writes import WriteSet
+from storage.writes import NotHeldError, WriteSet
 
 SETTLE_OPERATION = """
     UPDATE operations SET state = :state, raw_id = :raw_id, result_id = :result_id, verdict = CAST(:verdict AS jsonb),
@@ -116,9 +116,11 @@ async def _accepted_at_once(
     answer = _Writes(request, sealed, known.heads)
     known.expect(answer.writes, request.operation_id, AS_EXPECTED)
     answer.writes.bind(call_ids=ids)
-    async with store.single("accept_model") as connection:
-        if not await answer.writes.send_if_held(connection):
-            return None
+    try:
+        async with store.single("accept_model") as connection:
+            await answer.writes.send_as_expected(connection)
+    except NotHeldError:
+        return None
     store.standings.note(answer.leaves(known.request_view))
     return answer.verdict
 

@@ -35,7 +35,7 @@ from storage.tables import operations
 from storage.tool_results import SealedResult, sealed_result, write_result
 from storage.view_lists import Switch, listed, write_items, write_switch
 from storage.weighing import Opening, Weighed, may_be_due, weigh
-from storage.writes import WriteSet
+from storage.writes import NotHeldError, WriteSet
 
 
 @dataclass(frozen=True)
@@ -127,14 +127,16 @@ async def _prepared_at_once(
     known = store.standings.of(request.context_id, request.batch_id, request.execution_no)
     if known is None or not _is_plain(request, terms, known, only):
         return None
-    async with store.single("prepare_request") as connection:
-        measuring = Measuring(store.payloads, connection, terms.counter)
-        preparation = _Preparation(request, terms, known.heads, measuring)
-        results = (preparation.settle(only),)
-        prepared = await preparation.collect(results, (), known.request_view)
-        known.expect(preparation.writes, only.request.operation_id, AS_EXPECTED)
-        if not await preparation.writes.send_if_held(connection):
-            return None
+    try:
+        async with store.single("prepare_request") as connection:
+            measuring = Measuring(store.payloads, connection, terms.counter)
+            preparation = _Preparation(request, terms, known.heads, measuring)
+            results = (preparation.settle(only),)
+            prepared = await preparation.collect(results, (), known.request_view)
+            known.expect(preparation.writes, only.request.operation_id, AS_EXPECTED)
+            await preparation.writes.send_as_expected(connection)
+    except NotHeldError:
+        return None
     store.standings.note(preparation.leaves(prepared))
     return prepared
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from sqlalchemy import text
 
+from context.ids import root_context_id
 from context.steps import RecordFirstOutput
 from storage.database import fetch_value
 from storage.event_log import RUN_EVENTS
@@ -40,3 +41,4 @@ async def record_first_output(store: Store, request: RecordFirstOutput) -> None:
     """Commit the evidence and the deliveries that follow from it."""
     async with store.single("record_first_output") as connection:
         await fetch_value(connection, RECORD, **asdict(request), channel=RUN_EVENTS)
+    store.standings.forget(root_context_id(request.run_id))

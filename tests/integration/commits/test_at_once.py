@@ -11,12 +11,13 @@ from sqlalchemy import event
 
 from context.errors import AttemptSupersededError, CallIdsTakenError, SupersededError
 from context.replies import Usage
-from context.steps import OpenRun
+from context.steps import OpenRun, RecordFirstOutput
 from storage.commits.open_run import open_run
+from storage.commits.record_first_output import record_first_output
 from storage.commits.request_stop import RequestStop, request_stop
 from storage.commits.resume_run import ResumeRun, resume_run
-from storage.store import Store
-from storage.writes import WriteSet
+from storage.store import FaultPlan, Store
+from storage.writes import NotHeldError, WriteSet
 from tests.integration.commits.life import Life, everything, refused
 from tests.integration.storage.world import KEYS, count, end_run, execute, rows, say
 
@@ -86,6 +87,34 @@ async def test_a_cost_that_became_unknown_is_remembered_so(
         await opened.go_on(heard.store)
         assert heard.take() == ONE
     assert await rows(heard.store, "SELECT cost FROM runs") == [{"cost": None}]
+
+
+async def test_evidence_of_a_first_output_is_no_surprise(heard: Heard, opened: Life) -> None:
+    """SPEC P6, S6: the process that stored it does not go by what was before it."""
+    await opened.prepare(heard.store)
+    await record_first_output(heard.store, RecordFirstOutput(opened.operation_id, opened.run_id, 1))
+    heard.take()
+    await opened.accepted(heard.store, "forecast")
+    assert heard.take()[0] == "BEGIN;"
+    await opened.go_on(heard.store)
+    assert heard.take() == ONE
+
+
+async def test_a_commit_that_was_refused_has_not_become_true(database_url: str, opened: Life, rival: Store) -> None:
+    """SPEC R7: a test that strikes after a commit strikes after one."""
+    told: list[tuple[str, int]] = []
+
+    class Telling(FaultPlan):
+        async def reach(self, point: str) -> None:
+            told.append((point, await count(rival, "operations", "purpose = 'tool'")))
+
+    telling = Store.open(database_url, KEYS, pool_size=2, faults=Telling())
+    await opened.prepare(telling)
+    await execute(rival, "UPDATE runs SET event_head = event_head + 1")
+    told.clear()
+    await opened.accepted(telling, "forecast")
+    await telling.aclose()
+    assert [one for one in told if one[0] == "accept_model.after_commit"] == [("accept_model.after_commit", 1)]
 
 
 async def test_a_supplement_between_answer_and_request_is_carried(heard: Heard, store: Store, opened: Life) -> None:
@@ -185,11 +214,12 @@ async def test_nothing_is_written_where_the_expectation_fails(store: Store, open
     writes.sql("UPDATE runs SET loops = loops + 1")
     writes.expect("SELECT 1 FROM runs WHERE loops = 77 FOR UPDATE")
     async with store.reading() as connection:
-        assert not await writes.send_if_held(connection)
+        with pytest.raises(NotHeldError):
+            await writes.send_as_expected(connection)
     assert await everything(store) == before
     broken = WriteSet()
     broken.sql("UPDATE runs SET loops = loops / 0")
     broken.expect("SELECT 1 FROM runs FOR UPDATE")
     async with store.reading() as connection:
         with pytest.raises(asyncpg.DivisionByZeroError):
-            await broken.send_if_held(connection)
+            await broken.send_as_expected(connection)
