@@ -153,7 +153,9 @@ class ContextSettings(Part):
     max_compaction_calls: int | None = Field(None, ge=1, le=16)
     """A plan with more calls is refused before the first."""
     late_input: Literal["carry", "continue"] = "carry"
-    """Whether an input that came during the last answer waits for the next question or gets one more loop."""
+    """Whether an input that came during the last answer waits for the next question or, while loops, tokens and money
+    are left, gets one more loop.
+    """
     on_overflow: Literal["end", "compact_once"] = "end"
     """What happens when the provider itself says that the request is too long."""
     results: ResultSettings = ResultSettings()
