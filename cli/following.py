@@ -117,10 +117,21 @@ DELIVERY = {
 """What the state of a delivery means to a person (SPEC S6, S12)."""
 
 
+def became(delivery: Mapping[str, Any], deliveries: Sequence[Mapping[str, Any]]) -> str:
+    """What became of one delivery, among all of its Run: a stop carries an input that the resume then takes."""
+    if _went_on(delivery, deliveries):
+        return "waited, and went on with the run when it was resumed"
+    return DELIVERY[delivery["state"]]
+
+
+def _went_on(delivery: Mapping[str, Any], deliveries: Sequence[Mapping[str, Any]]) -> bool:
+    return any(one["previous_delivery_id"] == delivery["delivery_id"] for one in deliveries)
+
+
 async def left_over(api: Api, run_id: str) -> str | None:
     """What an ended Run did not get, in one line; None if it got everything."""
     inputs = await api.pages(f"/runs/{run_id}/inputs", limit=200)
-    carried = [one["input_seq"] for one in inputs if one["state"] == "carried"]
+    carried = [one["input_seq"] for one in inputs if one["state"] == "carried" and not _went_on(one, inputs)]
     return f"{_inputs(carried)} came too late for this run and will be in the next one" if carried else None
 
 

@@ -48,13 +48,13 @@ def run(run: RunId, json: AsJson = False) -> int:
 def inputs(run: RunId, json: AsJson = False) -> int:
     """List what the user sent to a Run, and what became of each."""
     from cli.client import call_api
-    from cli.following import DELIVERY
+    from cli.following import became
 
     found = call_api(lambda api: api.pages(f"/runs/{run}/inputs", limit=200))
     if json:
         print_json(found)
         return 0
-    rows = ((one["input_seq"], one["kind"], DELIVERY[one["state"]], _line(one["text"])) for one in found)
+    rows = ((one["input_seq"], one["kind"], became(one, found), _line(one["text"])) for one in found)
     print_table(("no", "kind", "", "text"), rows)
     return 0
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.dev_stack import is_alive, run_agentloom
 
-MOST_LINES = 25
+MOST_LINES = 24  # with the line of the installation before it: 25
 SLOWEST_S = 30  # ten when nothing else runs on the machine, which a test cannot know
 
 

@@ -1,10 +1,10 @@
 """A Run's events as lines for a person."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from cli.following import describe, ending, exit_code, figures, gauge, next_after
+from cli.following import became, describe, ending, exit_code, figures, gauge, left_over, next_after
 
 
 @pytest.mark.parametrize(
@@ -89,3 +89,30 @@ def test_the_numbers_of_an_error_stand_beside_it() -> None:
     error = {"code": "C", "message": "m", "numbers": {"phase": "preparing", "estimated_input_tokens": 9}}
     assert figures({"error": error}) == "estimated_input_tokens 9, phase preparing"
     assert figures({"error": error | {"numbers": {}}}) == figures({"error": None}) == ""
+
+
+class Inputs:
+    """An API that knows the inputs of one Run."""
+
+    def __init__(self, deliveries: list[dict[str, Any]]) -> None:
+        self._deliveries = deliveries
+
+    async def pages(self, path: str, **query: Any) -> list[dict[str, Any]]:
+        return self._deliveries
+
+
+def delivery(number: int, state: str, *, seq: int = 2, after: int | None = None) -> dict[str, Any]:
+    """One delivery of an input, by numbers instead of ids."""
+    return {"delivery_id": number, "previous_delivery_id": after, "input_seq": seq, "state": state}
+
+
+async def test_an_input_that_a_resume_took_along_was_not_too_late() -> None:
+    """17, S6: the row of before the stop stays, and says no more that the input waits."""
+    found = [delivery(1, "carried"), delivery(2, "delivered", after=1), delivery(3, "carried", seq=3)]
+    told = await left_over(cast(Any, Inputs(found)), "r")
+    assert told == "input 3 came too late for this run and will be in the next one"
+    assert [became(one, found) for one in found[:2]] == [
+        "waited, and went on with the run when it was resumed",
+        "reached the model",
+    ]
+    assert await left_over(cast(Any, Inputs(found[:2])), "r") is None
