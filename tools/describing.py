@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -17,11 +18,12 @@ from itertools import groupby
 from typing import Any
 
 from context.errors import ConfigurationInvalidError
-from tools.python_code import code_of, load_function, parts_of
+from tools.python_code import Sources, code_of, load_function, parts_of, sources_of
 from tools.signatures import describe
 
 IMPORT_LIMIT_S = 60
 """How long importing one module may take, and how long a process may outlive whoever asked it."""
+MOST_KNOWN = 1_000
 MAX_LINE = 8 << 20  # bytes of one description
 BEGIN = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from tools.describing import main; main()"
 """Looks for modules where the process that asks does."""
@@ -42,9 +44,37 @@ def description_of(entry: str) -> PythonDescription:
     return PythonDescription(described.text, described.schema, code_of(entry))
 
 
+class Descriptions:
+    """What was described before, by entry: it is not imported again while its sources are what they were."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, tuple[Sources, PythonDescription]] = OrderedDict()
+
+    async def of(self, entries: Sequence[str]) -> dict[str, PythonDescription]:
+        """The functions as their files are now, by entry.
+
+        Raises ConfigurationInvalidError for the first that can't be.
+        """
+        wanted = sorted(set(entries), key=parts_of)
+        found = {entry: known for entry in wanted if (known := await asyncio.to_thread(self._unchanged, entry))}
+        for entry, (sources, description) in (await _asked([one for one in wanted if one not in found])).items():
+            self._known[entry] = (sources, description)
+            found[entry] = description
+        while len(self._known) > MOST_KNOWN:
+            self._known.popitem(last=False)
+        return found
+
+    def _unchanged(self, entry: str) -> PythonDescription | None:
+        sources, description = self._known.get(entry, (None, None))
+        return description if sources is not None and sources.are_unchanged() else None
+
+
 async def descriptions_of(entries: Sequence[str]) -> dict[str, PythonDescription]:
     """The functions as their files are now, by entry. Raises ConfigurationInvalidError for the first that can't be."""
-    wanted = sorted(set(entries), key=parts_of)
+    return await Descriptions().of(entries)
+
+
+async def _asked(wanted: Sequence[str]) -> "dict[str, tuple[Sources, PythonDescription]]":
     if not wanted:
         return {}
     process = await asyncio.create_subprocess_exec(
@@ -66,14 +96,14 @@ def _path() -> list[str]:
     return [os.path.abspath(folder) for folder in sys.path]
 
 
-async def _answers(process: Process, wanted: Sequence[str]) -> dict[str, PythonDescription]:
+async def _answers(process: Process, wanted: Sequence[str]) -> dict[str, tuple[Sources, PythonDescription]]:
     assert process.stdin is not None
     process.stdin.write(json.dumps(wanted).encode())
     process.stdin.close()
     return {entry: await _answer(process, entry) for entry in wanted}
 
 
-async def _answer(process: Process, entry: str) -> PythonDescription:
+async def _answer(process: Process, entry: str) -> tuple[Sources, PythonDescription]:
     assert process.stdout is not None
     module_name, _ = parts_of(entry)
     try:
@@ -89,7 +119,7 @@ async def _answer(process: Process, entry: str) -> PythonDescription:
     answer = json.loads(line)
     if "refused" in answer:
         raise ConfigurationInvalidError(answer["refused"])
-    return PythonDescription(**answer)
+    return Sources(**answer["sources"]), PythonDescription(**answer["description"])
 
 
 async def _ended(process: Process) -> None:
@@ -128,6 +158,7 @@ def _told_by_a_fork(entries: Sequence[str], said: int) -> bool:
 
 def _told(entry: str) -> dict[str, Any]:
     try:
-        return asdict(description_of(entry))
+        description = description_of(entry)
+        return {"description": asdict(description), "sources": asdict(sources_of(entry))}
     except ConfigurationInvalidError as error:
         return {"refused": error.message}

@@ -7,7 +7,8 @@ release says which hashes it was published with: whoever calls can tell old code
 import importlib
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -56,6 +57,31 @@ def code_of(entry: str) -> dict[str, str]:
         if digest := _digest(files[name]):
             _IMPORTED[name] = digest
     return {name: _IMPORTED[name] for name in sorted(files) if name in _IMPORTED}
+
+
+def sources_of(entry: str) -> "Sources":
+    """The files behind `code_of`, as they were imported, and what else lies in their folders."""
+    files = _files_beside(parts_of(entry)[0])
+    hashed = {str(file): _IMPORTED[name] for name, file in files.items() if name in _IMPORTED}
+    return Sources(hashed, _neighbours(hashed))
+
+
+@dataclass(frozen=True)
+class Sources:
+    """SHA-256 in hex by path, and the Python files in each folder of those: an import may find one that was added."""
+
+    files: dict[str, str]
+    neighbours: dict[str, list[str]]
+
+    def are_unchanged(self) -> bool:
+        """Whether importing them again would find the same."""
+        same = all(_digest(Path(path)) == digest for path, digest in self.files.items())
+        return bool(self.files) and same and _neighbours(self.files) == self.neighbours
+
+
+def _neighbours(files: Iterable[str]) -> dict[str, list[str]]:
+    folders = {str(Path(file).parent) for file in files}
+    return {folder: sorted(one.name for one in Path(folder).glob("*.py")) for folder in folders}
 
 
 def is_outdated(published: Mapping[str, str]) -> bool:

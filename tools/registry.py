@@ -15,7 +15,7 @@ import httpx
 from context.errors import ConfigurationInvalidError
 from context.policy import AgentDefinition, FrozenTool, Release, ToolEntry
 from tools.builtin import Backends, BuiltinTool, freeze_builtin, has_backend
-from tools.describing import PythonDescription, descriptions_of
+from tools.describing import Descriptions, PythonDescription
 from tools.http import HttpTool, freeze_http
 from tools.mcp import McpTool, list_frozen, wire_name
 from tools.mcp_access import OpenServers
@@ -24,6 +24,7 @@ from tools.port import Tool, ToolInvocation, ToolOutcome
 from tools.python import PythonTool, freeze_python
 from tools.secrets import ResolveSecret
 
+_DESCRIBED = Descriptions()  # of this process, as the files are
 _RESULT_READ = ToolEntry(kind="builtin", name="result_read")
 
 
@@ -44,7 +45,7 @@ async def freeze_tools(
     Has Python modules imported elsewhere and asks MCP servers; nothing else leaves the process. Raises
     ConfigurationInvalidError.
     """
-    described = await descriptions_of([entry.entry or "" for entry in definition.tools if entry.kind == "python"])
+    described = await _DESCRIBED.of([entry.entry or "" for entry in definition.tools if entry.kind == "python"])
     frozen: list[FrozenTool] = []
     for entry in definition.tools:
         frozen += await _frozen(entry, described, open_servers, resolve_secret)

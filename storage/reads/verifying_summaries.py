@@ -13,6 +13,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.covered_results import CoveredResults
+from context.errors import UnknownContentError
 from context.ids import block_operation_id, snapshot_id
 from context.material import Material
 from context.messages import message_from_bytes
@@ -162,7 +163,7 @@ class Summaries:
         try:
             written = contents[row["text_id"]].decode()
             message = message_from_bytes(contents[row["message_id"]])
-        except ValueError:  # one of them is no text, or no message
+        except (ValueError, UnknownContentError):  # one of them is no text, or no message
             return False
         shown = listed_results(message)
         if shown is not None and not await self._lists(row["snapshot_id"], shown):

@@ -14,7 +14,7 @@ from context.errors import ConfigurationInvalidError
 from context.policy import FrozenTool, ToolEntry
 from tests.support.tool_calls import entry, invocation, no_progress
 from tools import describing
-from tools.describing import descriptions_of
+from tools.describing import Descriptions, descriptions_of
 from tools.python import PythonTool, freeze_python
 
 ADD = "def f(a: int) -> int:\n    return a + 1\n"
@@ -61,6 +61,20 @@ async def test_publishing_sees_a_file_as_it_is_now_and_imports_nothing_here(fold
     assert [list(one.parameters["properties"]) for one in (first, second)] == [["a"], ["words"]]
     assert first.code != second.code
     assert folder.module not in sys.modules
+
+
+async def test_what_has_not_changed_is_not_imported_again(folder: Folder) -> None:
+    """SPEC T1: publishing again costs a look at the files; one that was added beside them is looked at too."""
+    described, written = Descriptions(), f"{folder.module}:f"
+    folder.write("import os\nopen(os.environ['TRACE'], 'a').write('x')\ndef f(a: int) -> int:\n    return a\n")
+    trace = folder.path / "trace"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRACE", str(trace))
+        once, again = await described.of([written]), await described.of([written])
+        assert (once, trace.read_text()) == (again, "x")
+        folder.write("", "added_beside")
+        assert await described.of([written]) == once
+        assert trace.read_text() == "xx"
 
 
 async def test_what_a_tool_imports_from_beside_it_is_its_code_too(folder: Folder) -> None:
