@@ -9,11 +9,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from pathlib import Path
 from uuid import UUID
 
 import httpx
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from starlette.routing import BaseRoute
 from temporalio.client import Client
 from temporalio.service import RPCError
 
@@ -83,16 +85,24 @@ def build_app(store: Store, outside: Outside, *, options: ApiOptions | None = No
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,  # a redirect would go to whatever host the request named
+        routes=_routes(),
     )
     app.state.services = services
-    for module in (agents, sessions, runs, compactions, operations, contexts, connections, people):
-        app.include_router(module.routes, prefix=PREFIX)
-    app.include_router(health.routes)
     errors.install(app)
     openapi.install(app)
     app.add_middleware(BodyLimit, max_bytes=options.max_body_bytes)
     app.add_middleware(Counting, metrics=services.metrics)
     return app
+
+
+@lru_cache(maxsize=1)
+def _routes() -> list[BaseRoute]:
+    """Every route. What FastAPI works out of them is worked out once for all applications of a process."""
+    together = APIRouter()
+    for module in (agents, sessions, runs, compactions, operations, contexts, connections, people):
+        together.include_router(module.routes, prefix=PREFIX)
+    together.include_router(health.routes)
+    return together.routes
 
 
 @asynccontextmanager

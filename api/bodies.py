@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import domain_problem
@@ -40,7 +41,10 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        body = await self._read(receive)
+        try:
+            body = await self._read(receive)
+        except ClientDisconnect:  # half a request is none, even if it could be read; nobody waits for an answer
+            return
         if body is None:
             answer = domain_problem(TooLargeError(limit_bytes=self._max_bytes))
             await answer(scope, receive, send)
@@ -48,7 +52,7 @@ class BodyLimit:
         await self._app(scope, _replayed(body, receive), send)
 
     async def _read(self, receive: Receive) -> bytes | None:
-        """The body, or None if it is too large."""
+        """The body, or None if it is too large. Raises ClientDisconnect if its end never came."""
         pieces: list[bytes] = []
         size = 0
         async for piece in _pieces(receive):
@@ -67,7 +71,7 @@ async def _pieces(receive: Receive) -> AsyncIterator[bytes]:
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            return
+            raise ClientDisconnect
         yield message.get("body", b"")
         more = message.get("more_body", False)
 

@@ -12,7 +12,7 @@ import httpcore2
 import httpx2
 
 from egress.addresses import PrivateAddresses
-from egress.certificates import is_untrusted
+from egress.certificates import bundled_authorities, is_untrusted
 from egress.dialling import dial_first, permitted_addresses
 from egress.errors import (
     AddressRefusedError,
@@ -136,7 +136,7 @@ class GuardedMcpTransport(httpx2.AsyncHTTPTransport):
     def __init__(
         self, *, limits: EgressLimits, private_addresses: PrivateAddresses, verify: ssl.SSLContext | None = None
     ) -> None:
-        context = verify or httpx2.create_ssl_context(trust_env=False)
+        context = verify or bundled_authorities()
         super().__init__(verify=context, trust_env=False, retries=0)
         self._max_answer_bytes = limits.max_answer_bytes
         # As in egress.client: the pool is replaced by one that dials through the guard.

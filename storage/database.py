@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import asyncpg
 from asyncpg.transaction import Transaction
-from sqlalchemy import TextClause, text
+from sqlalchemy import TextClause
 from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -73,7 +73,7 @@ class Database:
         """
         async with self.reading() as connection, _transaction_of(driver_of(connection)):
             if not durable:
-                await connection.execute(text("SET LOCAL synchronous_commit TO off"))
+                await driver_of(connection).execute("SET LOCAL synchronous_commit TO off")
             yield connection
 
     @asynccontextmanager

@@ -1,7 +1,7 @@
 """What the worker, the tests and the Replayer all use: the workflows, the sandbox, the data converter.
 
-`context`, `activities` and pydantic are passed through the sandbox: importing them anew for each workflow costs ten
-times a replay, and they are kept free of clock, chance and I/O by lint and by import contracts.
+`context`, `activities`, the values of a Run and pydantic are passed through the sandbox: importing them anew for each
+workflow costs ten times a replay, and they are kept free of clock, chance and I/O by lint and by import contracts.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,15 @@ from workflows.run_types import RunInput
 WORKFLOWS: list[type[Any]] = [RunWorkflow, CompactionWorkflow]
 
 STARTS = (RunInput.__name__, CompactionInput.__name__)
-PASSED_THROUGH = ("context", "activities", "pydantic", "pydantic_core", "annotated_types", "typing_extensions")
+PASSED_THROUGH = (
+    "context",
+    "activities",
+    "pydantic",
+    "pydantic_core",
+    "annotated_types",
+    "typing_extensions",
+    "workflows.run_types",
+)
 
 
 # Faults of our own come again however often they are tried; the Run ends with them instead of hanging (SPEC S2).

@@ -39,7 +39,7 @@ async def app(scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
 class DemoServer:
     """A running demo model."""
 
-    def __init__(self, server: uvicorn.Server, task: asyncio.Task[None], listening: socket.socket) -> None:
+    def __init__(self, server: "_Server", task: asyncio.Task[None], listening: socket.socket) -> None:
         self._server = server
         self._task = task
         self._listening = listening
@@ -52,7 +52,7 @@ class DemoServer:
 
     async def aclose(self) -> None:
         """Stop serving; answers under way are cut."""
-        self._server.should_exit = self._server.force_exit = True
+        self._server.end.set()
         await self._task
         self._listening.close()
 
@@ -72,7 +72,20 @@ async def serve(host: str = "127.0.0.1", port: int = 0) -> DemoServer:
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that is a guest in its process and leaves the signals alone."""
+    """A uvicorn server that is a guest in its process: it leaves the signals alone and is woken to end."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.end = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        await self.end.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

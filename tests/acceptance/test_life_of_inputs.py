@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,8 +19,9 @@ from tests.acceptance.test_history import texts
 from tests.support import replies
 from tests.support.faults import Pauses
 from tests.support.model_server import ModelServer
+from tests.support.prompt_server import serving
 from tests.support.run_tools import traced
-from tests.support.run_world import Json, RunWorld, Servers, python_tool, running_world, serving
+from tests.support.run_world import Json, RunWorld, Servers, api_server, python_tool, running_world
 from tests.support.servers import running_child
 
 HELD = replies.text("at last").but(hold="answer")
@@ -77,7 +78,9 @@ async def test_a_message_that_landed_and_is_sent_again_lands_once(world: RunWorl
 async def restarted_api(world: RunWorld, options: ApiOptions | None = None) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a new application on the same record, as after a restart."""
     sender = reaching(world.temporal, task_queue=world.servers.task_queue, private_addresses="loopback")
-    async with sender as outside, serving(build_app(world.store, outside, options=options or ApiOptions())) as address:
+    async with AsyncExitStack() as stack:
+        app = build_app(world.store, await stack.enter_async_context(sender), options=options or ApiOptions())
+        address = await stack.enter_async_context(serving(api_server(app)))
         key = world.http.headers["authorization"]
         async with httpx.AsyncClient(
             base_url=f"{address}/api/v1", headers={"authorization": key}, trust_env=False

@@ -3,10 +3,8 @@
 Temporal is an address where nobody listens unless a test asks for more: whatever is accepted stays queued.
 """
 
-import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -19,10 +17,12 @@ from temporalio.client import Client
 from api.app import build_app, reaching
 from api.serving import ApiServer
 from api.wiring import ApiOptions
+from egress.certificates import bundled_authorities
 from storage.commits.create_key import CreateKey, create_key
 from storage.commits.create_space_user import CreateSpaceUser, Role, create_space_user
 from storage.payloads import Keys
 from storage.store import Store
+from tests.support.prompt_server import PromptServer, serving
 from workflows.registry import data_converter
 
 NOBODY = "127.0.0.1:1"
@@ -60,25 +60,14 @@ async def app(store: Store, options: ApiOptions) -> AsyncIterator[FastAPI]:
         yield build_app(store, outside, options=options)
 
 
-@asynccontextmanager
-async def serving(app: FastAPI) -> AsyncIterator[str]:
-    """The application on a port of its own; its address."""
-    server = ApiServer(app, host="127.0.0.1", port=0)
-    task = asyncio.create_task(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.005)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.should_exit = True
-        await task
+class PromptApiServer(ApiServer, PromptServer):
+    """The API's own server, less the pauses at its end."""
 
 
 @pytest.fixture
 async def address(app: FastAPI) -> AsyncIterator[str]:
     """Where the application listens."""
-    async with serving(app) as where:
+    async with serving(PromptApiServer(app, host="127.0.0.1", port=0)) as where:
         yield where
 
 
@@ -87,7 +76,9 @@ async def person(store: Store, address: str, name: str, role: Role = "member") -
     user = await create_space_user(store, CreateSpaceUser(name, role))
     made = await create_key(store, CreateKey(user.user_id))
     headers = {"Authorization": f"Bearer {made.key}"}
-    http = httpx.AsyncClient(base_url=f"{address}/api/v1", headers=headers, timeout=30, trust_env=False)
+    http = httpx.AsyncClient(
+        base_url=f"{address}/api/v1", headers=headers, timeout=30, trust_env=False, verify=bundled_authorities()
+    )
     return Person(user.user_id, user.space_id, made.key, http)
 
 

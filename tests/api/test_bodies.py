@@ -5,8 +5,9 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.types import Message, Receive, Scope, Send
 
-from api.bodies import MAX_DEPTH, strict_json
+from api.bodies import MAX_DEPTH, BodyLimit, strict_json
 from context.errors import InputInvalidError
 
 MARK = "planted-marker"
@@ -72,3 +73,25 @@ def test_json_that_breaks_no_rule_is_read_as_it_is(value: object) -> None:
     if b"\\u0000" in body:
         return
     assert strict_json(body) == json.loads(body)
+
+
+async def test_a_request_whose_end_never_came_reaches_no_route() -> None:
+    """S4, Y5: whatever arrived of it could be whole JSON, and would be taken for what the client meant."""
+    reached: list[Scope] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        reached.append(scope)
+
+    arriving: list[Message] = [
+        {"type": "http.request", "body": b'{"text": "whole"}', "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+
+    async def receive() -> Message:
+        return arriving.pop(0)
+
+    async def send(message: Message) -> None:
+        raise AssertionError(f"nobody is there to be sent {message}")
+
+    await BodyLimit(app)({"type": "http", "path": "/"}, receive, send)
+    assert (reached, arriving) == ([], [])

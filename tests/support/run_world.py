@@ -22,11 +22,13 @@ from temporalio.client import Client, WorkflowHandle
 from api.app import build_app, reaching
 from api.serving import KEEP_ALIVE_S
 from api.wiring import ApiOptions
+from egress.certificates import bundled_authorities
 from storage.commits.create_key import CreateKey, create_key
 from storage.commits.create_space_user import CreateSpaceUser, create_space_user
 from storage.payloads import Keys
 from storage.store import FaultPlan, Store
 from tests.support.model_server import ModelServer, Scripted
+from tests.support.prompt_server import PromptServer, serving
 from tests.support.strict_chat import Dialect
 from worker import build_worker, keep_true, open_edges
 from workflows.registry import data_converter
@@ -216,10 +218,14 @@ async def running_world(
         outside = await stack.enter_async_context(
             reaching(temporal, task_queue=servers.task_queue, private_addresses="loopback")
         )
-        address = await stack.enter_async_context(serving(build_app(store, outside, options=ApiOptions())))
+        address = await stack.enter_async_context(serving(api_server(build_app(store, outside, options=ApiOptions()))))
         key = api_key or await _new_key(store)
         http = httpx.AsyncClient(
-            base_url=f"{address}/api/v1", headers={"Authorization": f"Bearer {key}"}, timeout=70, trust_env=False
+            base_url=f"{address}/api/v1",
+            headers={"Authorization": f"Bearer {key}"},
+            timeout=70,
+            trust_env=False,
+            verify=bundled_authorities(),
         )
         yield RunWorld(servers, keys, store, temporal, await stack.enter_async_context(http), model, key)
 
@@ -242,32 +248,16 @@ async def working_world(
         yield world
 
 
-@asynccontextmanager
-async def serving(app: FastAPI) -> AsyncIterator[str]:
-    """The application on a port of its own; its address."""
-    config = uvicorn.Config(
-        app,
-        host="127.0.0.1",
-        port=0,
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=1,
-        timeout_keep_alive=KEEP_ALIVE_S,
+def api_server(app: FastAPI) -> PromptServer:
+    """A server for the application on any free port."""
+    return PromptServer(
+        uvicorn.Config(
+            app,
+            host="127.0.0.1",
+            port=0,
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=1,
+            timeout_keep_alive=KEEP_ALIVE_S,
+        )
     )
-    server = PromptServer(config)
-    task = asyncio.create_task(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.005)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        await task
-
-
-class PromptServer(uvicorn.Server):
-    """Ends when it is told to, not at the next tick of a tenth of a second."""
-
-    async def main_loop(self) -> None:
-        while not self.should_exit:
-            await asyncio.sleep(0.005)
