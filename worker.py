@@ -63,6 +63,9 @@ TASKS_AT_ONCE = 16
 COLLECT_AT = (20_000, 20, 50)  # new objects, and younger generations, before each generation is collected
 
 
+Keeping = asyncio.Task[None]
+
+
 @dataclass(frozen=True)
 class Edges:
     """What the worker reaches beyond database and Temporal."""
@@ -145,6 +148,22 @@ async def keep_true(store: Store, client: Client, *, task_queue: str, work_dir: 
         group.create_task(Reconciler(store, TemporalWatch(client), on_end=forget).run())
 
 
+@asynccontextmanager
+async def kept_true(
+    store: Store, client: Client, *, task_queue: str, work_dir: Path
+) -> AsyncIterator[asyncio.Task[None]]:
+    """`keep_true` beside the block. It ends with the block, and has let go of the store by then."""
+    keeping = asyncio.create_task(keep_true(store, client, task_queue=task_queue, work_dir=work_dir))
+    try:
+        yield keeping
+    finally:
+        while not keeping.done():  # what a lost database raises at that moment could stand in for one cancellation
+            keeping.cancel()
+            await asyncio.wait([keeping], timeout=1)
+        if not keeping.cancelled():
+            keeping.result()
+
+
 def settle_memory() -> None:
     """Take what is loaded out of the garbage collector's walks: it lives as long as the process.
 
@@ -168,10 +187,11 @@ async def run_worker(settings: Settings, faults: FaultPlan | None = None) -> Non
         forget_temporal_secrets()
         queue = settings.task_queue
         settle_memory()
-        keeping = asyncio.create_task(keep_true(store, client, task_queue=queue, work_dir=settings.work_dir))
-        async with build_worker(client, store, edges, task_queue=queue):
+        async with (
+            kept_true(store, client, task_queue=queue, work_dir=settings.work_dir) as keeping,
+            build_worker(client, store, edges, task_queue=queue),
+        ):
             await asyncio.wait([asyncio.create_task(stop.wait()), keeping], return_when=asyncio.FIRST_COMPLETED)
-        keeping.cancel()
     await store.aclose()
 
 

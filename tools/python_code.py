@@ -130,7 +130,7 @@ def _files_beside(module_name: str) -> dict[str, Path]:
 
 
 def _imported_files() -> Iterator[tuple[str, Path]]:
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():  # at one moment, since other threads import meanwhile
         if file := _file_of(module):
             yield name, file
 

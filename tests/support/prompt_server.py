@@ -26,6 +26,8 @@ class PromptServer(uvicorn.Server):
             _, late = await asyncio.wait(under_way, timeout=self.config.timeout_graceful_shutdown)
             for task in late:
                 task.cancel()
+        while self.server_state.connections:
+            await asyncio.sleep(LOOK_S)
         await self.lifespan.shutdown()
 
 

@@ -30,7 +30,7 @@ from storage.store import FaultPlan, Store
 from tests.support.model_server import ModelServer, Scripted
 from tests.support.prompt_server import PromptServer, serving
 from tests.support.strict_chat import Dialect
-from worker import build_worker, keep_true, open_edges
+from worker import build_worker, kept_true, open_edges
 from workflows.registry import data_converter
 
 Json = dict[str, Any]
@@ -72,8 +72,7 @@ class RunWorld:
             stack.push_async_callback(store.aclose)
             edges = await stack.enter_async_context(open_edges(store, private_addresses="loopback", work_dir=work_dir))
             queue = self.servers.task_queue
-            keeping = asyncio.create_task(keep_true(store, self.temporal, task_queue=queue, work_dir=work_dir))
-            stack.callback(keeping.cancel)
+            await stack.enter_async_context(kept_true(store, self.temporal, task_queue=queue, work_dir=work_dir))
             at_once = {"graceful_shutdown_timeout": timedelta(0)}  # nothing that a test left running is waited for
             worker = build_worker(self.temporal, store, edges, task_queue=queue, **(at_once | options))
             await stack.enter_async_context(worker)

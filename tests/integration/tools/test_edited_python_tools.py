@@ -3,12 +3,14 @@
 import asyncio
 import json
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.worker.workflow_sandbox._importer import _thread_local_sys_modules
 
 from context.errors import ConfigurationInvalidError
 from context.policy import FrozenTool, ToolEntry
@@ -16,6 +18,7 @@ from tests.support.tool_calls import entry, invocation, no_progress
 from tools import describing
 from tools.describing import Descriptions, descriptions_of
 from tools.python import PythonTool, freeze_python
+from tools.python_code import code_of
 
 ADD = "def f(a: int) -> int:\n    return a + 1\n"
 JOIN = "def f(words: list[str]) -> str:\n    return ' '.join(words)\n"
@@ -192,3 +195,29 @@ async def test_a_process_that_publishes_leaves_no_process_behind(folder: Folder)
     async with asyncio.timeout(5):
         while _lives(number):
             await asyncio.sleep(0.01)
+
+
+async def test_code_is_found_while_workflows_import_in_other_threads(folder: Folder) -> None:
+    """T1: the sandbox of a workflow puts a mapping of its own in the place of `sys.modules`, for all threads."""
+    folder.write(ADD)
+    published = await folder.publish()
+    assert await folder.call(published, a=1) == "2"
+    ended = threading.Event()
+
+    def import_on() -> None:
+        while not ended.is_set():
+            sys.modules.update({f"{folder.module}_{number}": sys for number in range(50)})
+            for number in range(50):
+                del sys.modules[f"{folder.module}_{number}"]
+
+    switched = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # so that the threads take turns within a look
+    importing = threading.Thread(target=import_on)
+    importing.start()
+    try:
+        with _thread_local_sys_modules.applied(sys, "modules", _thread_local_sys_modules.orig):
+            assert all(code_of(f"{folder.module}:f") == published.code for _ in range(3))
+    finally:
+        ended.set()
+        importing.join()
+        sys.setswitchinterval(switched)
