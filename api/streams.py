@@ -17,7 +17,6 @@ from context.errors import InputInvalidError, UnavailableError
 from storage import reads
 
 PAGE = 500
-KEEPALIVE_S = 15.0
 RUN_ENDED = "run_ended"
 
 
@@ -47,7 +46,7 @@ async def event_stream(
                 continue  # the Run was read before its end: look again, since nothing may follow
             if services.closing.is_set():
                 return
-            if not await services.event_or_closing(run_id, after, KEEPALIVE_S):
+            if not await services.event_or_closing(run_id, after, services.options.sign_of_life_s):
                 yield KEEPALIVE_COMMENT
     except UnavailableError:
         return

@@ -23,6 +23,8 @@ class ApiOptions:
     rate_limit: RateLimit = field(default_factory=RateLimit)
     max_body_bytes: int = 8 << 20
     patience_s: float = 15.0
+    sign_of_life_s: float = 15.0
+    """How often an open stream says that it goes on, and whatever is held open looks at its key again."""
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,15 @@
 """Compactions that somebody asks for: of the active Run, or of an idle Session (SPEC K12); how one stands; its stop."""
 
-import asyncio
+from functools import partial
 from typing import Annotated
 from uuid import UUID, uuid5
 
 from fastapi import Query, Request
 
-from api.auth import Caller
+from api.auth import Caller, StillValid
 from api.client_keys import KeyHeader, client_key, key_of_this_request
 from api.dispatching import dispatch_behind
+from api.long_polls import held
 from api.openapi import refusals, router
 from api.schemas import CompactionAsked, CompactionEntry, CompactSession
 from api.wiring import Services, Wired
@@ -59,15 +60,21 @@ async def _told(services: Services, asked: compacting.CompactionAsked, key: str)
 
 @routes.get("/compactions/{episode_id}", responses=refusals(404))
 async def read_compaction(
-    episode_id: UUID, caller: Caller, services: Wired, wait_s: WaitSeconds = 0, finished: Finished = None
+    episode_id: UUID,
+    caller: Caller,
+    is_allowed: StillValid,
+    services: Wired,
+    wait_s: WaitSeconds = 0,
+    finished: Finished = None,
 ) -> CompactionEntry:
-    """How a compaction stands; with `wait_s` as soon as it has ended, or then."""
-    clock = asyncio.get_running_loop().time
-    deadline = clock() + wait_s
-    found = await reads.compaction(services.store, episode_id, caller.user_id)
-    while not _is_news(found, finished) and clock() < deadline and not services.closing.is_set():
-        await services.event_or_closing(found.run_id, found.event_head, deadline - clock())
-        found = await reads.compaction(services.store, episode_id, caller.user_id)
+    """How a compaction stands; with `wait_s` as soon as it has ended, or then. Revoking the key ends the wait."""
+    found = await held(
+        services,
+        partial(reads.compaction, services.store, episode_id, caller.user_id),
+        is_news=lambda found: _is_news(found, finished),
+        wait_s=wait_s,
+        is_allowed=is_allowed,
+    )
     return CompactionEntry.model_validate(found)
 
 

@@ -1,6 +1,6 @@
 """Runs: how one stands, its events, and what a user may do to it."""
 
-import asyncio
+from functools import partial
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from api.auth import Caller, StillValid
 from api.client_keys import KeyHeader, client_key, key_of_this_request
 from api.dispatching import dispatch_behind
+from api.long_polls import held
 from api.openapi import refusals, router
 from api.paging import After, Cursor, Limit
 from api.proof_schemas import InstanceList, ManifestList
@@ -24,7 +25,7 @@ from api.schemas import (
     RunEventList,
 )
 from api.streams import check_known, event_page, event_stream
-from api.wiring import Services, Wired
+from api.wiring import Wired
 from storage import reads
 from storage.commits import request_stop as stopping
 from storage.commits import resume_run as resuming
@@ -59,19 +60,18 @@ EVENT_STREAM: dict[str, Any] = {
 
 
 @routes.get("/runs/{run_id}", responses=refusals(404))
-async def read_run(run_id: UUID, caller: Caller, services: Wired, wait_s: WaitSeconds = 0) -> RunEntry:
-    """How the Run stands; with `wait_s` as soon as it has ended, or then."""
-    return RunEntry.model_validate(await _when_ended(services, run_id, caller.user_id, wait_s))
-
-
-async def _when_ended(services: Services, run_id: UUID, owner_id: UUID, wait_s: float) -> reads.RunRow:
-    clock = asyncio.get_running_loop().time
-    deadline = clock() + wait_s
-    while (run := await reads.run(services.store, run_id, owner_id)).is_active and clock() < deadline:
-        if services.closing.is_set():
-            break
-        await services.event_or_closing(run_id, run.event_head, deadline - clock())
-    return run
+async def read_run(
+    run_id: UUID, caller: Caller, is_allowed: StillValid, services: Wired, wait_s: WaitSeconds = 0
+) -> RunEntry:
+    """How the Run stands; with `wait_s` as soon as it has ended, or then. Revoking the key ends the wait."""
+    run = await held(
+        services,
+        partial(reads.run, services.store, run_id, caller.user_id),
+        is_news=lambda run: not run.is_active,
+        wait_s=wait_s,
+        is_allowed=is_allowed,
+    )
+    return RunEntry.model_validate(run)
 
 
 @routes.get("/runs/{run_id}/events", responses=refusals(404) | {200: EVENT_STREAM}, response_model=RunEventList)

@@ -5,11 +5,16 @@ import json
 from typing import Any
 from uuid import UUID
 
+import httpx
 import pytest
 from fastapi import FastAPI
 from httpx_sse import EventSource
 from sqlalchemy import text
 
+from api.wiring import ApiOptions
+from context.steps import OpenRun
+from egress.certificates import bundled_authorities
+from storage.commits.open_run import open_run
 from storage.store import Store
 from tests.api.conftest import Person, asked, opened
 
@@ -160,6 +165,69 @@ async def test_a_stream_ends_with_the_key_that_opened_it(ann: Person, store: Sto
             assert [event.id async for event in events] == []
     assert (await ann.http.get(f"/runs/{run_id}/events", headers=headers)).status_code == 401
     assert [event["run_seq"] for event in await read_stream(ann, run_id, at_most=2)] == [1, 2]
+
+
+async def made_for(who: Person) -> tuple[str, httpx.AsyncClient]:
+    """Id of a second key of this person, and a client that sends it. The caller closes the client."""
+    made = (await who.http.post("/keys", json={"user": "ann"})).json()
+    headers = {"Authorization": f"Bearer {made['api_key']}"}
+    http = httpx.AsyncClient(
+        base_url=who.http.base_url, headers=headers, timeout=30, trust_env=False, verify=bundled_authorities()
+    )
+    return str(made["key_id"]), http
+
+
+async def idle_compaction(who: Person, store: Store) -> str:
+    """A compaction of another session, that nobody works on."""
+    session_id = await opened(who)
+    run_id = (await asked(who, session_id))["run_id"]
+    await open_run(store, OpenRun(run_id=UUID(run_id), execution_no=1))
+    await end(store, run_id)
+    return str((await who.http.post(f"/sessions/{session_id}/compact")).json()["episode_id"])
+
+
+async def let_wait(who: Person, address: str, *, requests: int) -> None:
+    """Return when this many requests are held open, with that of this question."""
+    while f"agentloom_http_open_requests {requests + 1}.0" not in (await who.http.get(f"{address}/metrics")).text:
+        await asyncio.sleep(0.05)
+
+
+async def test_a_long_poll_ends_with_the_key_that_asked(ann: Person, store: Store, address: str, run_id: str) -> None:
+    """Y1: the answer of a Run that ends after the key was revoked is not told to whoever holds it."""
+    key_id, http = await made_for(ann)
+    async with http:
+        waiting = asyncio.create_task(http.get(f"/runs/{run_id}", params={"wait_s": 60}))
+        await let_wait(ann, address, requests=1)
+        assert (await ann.http.delete(f"/keys/{key_id}")).status_code == 204
+        await end(store, run_id)
+        async with asyncio.timeout(5):
+            refused = await waiting
+    assert (refused.status_code, refused.json()["code"]) == (401, "UNAUTHENTICATED")
+    assert refused.headers["www-authenticate"] == "Bearer"
+
+
+class TestWithFrequentSignsOfLife:
+    @pytest.fixture
+    def options(self) -> ApiOptions:
+        return ApiOptions(sign_of_life_s=0.2)
+
+    async def test_what_waits_ends_with_its_key_although_nothing_happens(
+        self, ann: Person, store: Store, address: str, run_id: str
+    ) -> None:
+        """Y1, 16: each kind of answer that is held open looks at its key while the Run is silent."""
+        episode_id = await idle_compaction(ann, store)
+        key_id, http = await made_for(ann)
+        async with http:
+            held = [
+                http.get(f"/runs/{run_id}", params={"wait_s": 60}),
+                http.get(f"/compactions/{episode_id}", params={"wait_s": 60}),
+                http.get(f"/runs/{run_id}/events"),
+            ]
+            waiting = [asyncio.create_task(request) for request in held]
+            await let_wait(ann, address, requests=3)
+            assert (await ann.http.delete(f"/keys/{key_id}")).status_code == 204
+            async with asyncio.timeout(5):
+                assert [(await answer).status_code for answer in waiting] == [401, 401, 200]
 
 
 async def test_streams_and_long_polls_do_not_hold_the_end_of_the_process(
