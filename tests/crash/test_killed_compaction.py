@@ -83,7 +83,7 @@ def is_block(request: RecordedRequest) -> bool:
 async def test_a_worker_killed_at_any_commit_of_a_compaction_goes_on_at_the_cursor(
     world: RunWorld, nursery: WorkerNursery, place: WorkerPlace, tmp_path: Path, point: str, nth: int
 ) -> None:
-    """SPEC K7, R2: what is finished is not called again; the summary is that of an undisturbed run."""
+    """SPEC K7, R2, case C046: what is finished is not called again; the summary is that of an undisturbed run."""
     reached = tmp_path / "reached"
     await world.publish(**SMALL)
     world.model.add(*[answered] * 12)
