@@ -29,6 +29,7 @@ COMMAND_MODULES = (
     "verify",
     "sessions",
     "keys",
+    "connections",
     "completion",
     "docs",
 )

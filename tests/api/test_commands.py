@@ -147,6 +147,23 @@ async def test_a_key_made_on_the_command_line_works_until_it_is_revoked(shell: S
     assert "AGENTLOOM_API_KEY" in refused.err
 
 
+async def test_a_key_of_a_provider_is_stored_from_standard_input_and_never_shown(shell: Shell) -> None:
+    """17, L6: on the command line it would stay in the shell's history."""
+    wanted = ("connections", "set", "mine", "--provider", "openai_compatible", "--base-url", "http://127.0.0.1:9/v1")
+    stored = await shell(*wanted, stdin=b"sk-secret-of-mine\n")
+    assert (stored.code, stored.out) == (0, "connection mine stored, with a key\n")
+    kept = await shell(*wanted, "--without-key", "--json")
+    assert (kept.json["has_key"], kept.json["base_url"]) == (True, "http://127.0.0.1:9/v1")
+    listed = await shell("connections", "list")
+    assert listed.out.splitlines()[-1].split() == ["mine", "openai_compatible", "http://127.0.0.1:9/v1", "yes"]
+    said = [text for ended in (stored, kept, listed) for text in (ended.out, ended.err)]
+    assert not [text for text in said if "secret-of-mine" in text]
+    empty = await shell(*wanted, stdin=b" \n")
+    assert (empty.code, empty.err.splitlines()[0]) == (2, "error: No key came on standard input.")
+    assert (await shell("connections", "delete", "mine")).code == 0
+    assert (await shell("connections", "list", "--json")).json == []
+
+
 MISTAKES: list[tuple[tuple[str, ...], int, str]] = [
     (("ask", "q"), 2, "agentloom ask --agent NAME"),
     (("ask", "--agent", "helper"), 2, "no text"),
@@ -155,6 +172,8 @@ MISTAKES: list[tuple[tuple[str, ...], int, str]] = [
     (("ask", "--agent", "helper", "--session", str(UUID(int=0)), "q"), 2, "either --agent NAME or --session ID"),
     (("show", "diff", str(UUID(int=0)), "../x"), 4, "There is no run or model call ../x."),
     (("keys", "revoke", "../connections/mine"), 4, "agentloom keys list"),
+    (("connections", "delete", "../keys/mine"), 4, "NOT_FOUND"),
+    (("connections", "set", "mine", "--provider", "nobody", "--without-key"), 4, "INPUT_INVALID"),
     (("completion", "tcsh"), 2, "Invalid value for 'shell': 'tcsh' is not one of"),
     (("say", "--session", str(UUID(int=0)), "q"), 4, "NOT_FOUND"),
     (("publish", "gone.yaml"), 2, "can't be read"),
