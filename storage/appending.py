@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from context.ids import derived
-from context.revisions import next_chain
+from context.revisions import RecordFact, next_chain
 from storage.heads import Heads
 from storage.tables import context_records, context_revisions
 from storage.writes import WriteSet
@@ -49,10 +49,11 @@ class Appender:
     ) -> tuple[UUID, int]:
         """Add a record; `digest` is the SHA-256 of its content. Returns its id and `context_seq`."""
         heads, place = self._heads, self.context_head + 1
-        self._chain = next_chain(self._chain, place, digest)
+        fact = RecordFact(place, self.session_head + 1, kind, role, call_id, status, digest)
+        self._chain = next_chain(self._chain, fact)
         record_id = derived(heads.context_id, "record", place)
         links = {"operation_id": operation_id, "result_key": call_id, "input_id": input_id, "call_id": call_id}
-        order = {"context_id": heads.context_id, "context_seq": place, "seq": heads.session_head + len(self._rows) + 1}
+        order = {"context_id": heads.context_id, "context_seq": place, "seq": fact.seq}
         owner = {"record_id": record_id, "session_id": heads.session_id, "run_id": heads.run_id}
         what = {"role": role, "kind": kind, "payload_id": payload_id, "status": status, "chain": self._chain}
         self._rows.append(owner | order | links | what)

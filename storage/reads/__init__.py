@@ -3,6 +3,7 @@ what is another person's and what does not exist look the same: NotFoundError. L
 """
 
 from storage.reads.agents import AgentRow, ReleaseRow, agent, agents, release_row, releases
+from storage.reads.breaks import Break
 from storage.reads.compactions import CompactionRow, compaction, compactions
 from storage.reads.connections import ConnectionRow, StoredConnection, connection, connections, stored_connection
 from storage.reads.contexts import ContextView, RecordRow, RevisionRow, context_revisions, context_view
@@ -24,7 +25,7 @@ from storage.reads.releases import release
 from storage.reads.runs import EventRow, InstanceRow, RunRow, instances, run, run_events, runs
 from storage.reads.sessions import SessionRow, session, sessions
 from storage.reads.usage import UsageTotals, session_usage, usage
-from storage.reads.verifying import Break, Checked, verified
+from storage.reads.verifying import Checked, verified
 
 __all__ = [
     "AgentRow",

@@ -5,22 +5,25 @@ caller, who knows wire forms. Reads by page; reports every break by name and pla
 """
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, fields
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.errors import UnknownContentError
+from context.ids import derived
 from context.material import piece_of
 from context.messages import message_from_bytes
-from context.revisions import EMPTY_CHAIN, next_chain
+from context.revisions import EMPTY_CHAIN, RecordFact, follows
 from context.snapshots import doubled
 from context.views import ViewItem
 from storage.database import fetch_all
+from storage.reads.breaks import Break
 from storage.reads.contents import Contents, contents_of
 from storage.reads.owned import check_session
+from storage.reads.verifying_facts import fact_breaks
 from storage.reads.verifying_summaries import Summaries
 from storage.store import Store
 from storage.view_lists import listed
@@ -33,7 +36,8 @@ CONTEXTS = text("""
     ORDER BY context_id
 """)
 RECORDS = text("""
-    SELECT c.context_seq, c.seq, c.record_id, c.payload_id, p.digest, c.chain, c.role, c.call_id
+    SELECT c.context_id, c.context_seq, c.seq, c.record_id, c.payload_id, p.digest, c.chain, c.kind, c.role, c.call_id,
+           c.status
     FROM context_records c LEFT JOIN payloads p USING (payload_id)
     WHERE c.context_id = :context_id AND c.context_seq > :after ORDER BY c.context_seq LIMIT :page
 """)
@@ -81,27 +85,6 @@ REQUESTS = text("""
     ORDER BY o.operation_id LIMIT :page
 """)
 
-BreakKind = Literal[
-    "content", "chain", "order", "record", "revision", "input", "coverage", "view", "doubled", "request"
-]
-
-
-@dataclass(frozen=True)
-class Break:
-    """One thing that is not as it should be, by name and place.
-
-    `content`: what is stored is not what its id, size and digest say, or gone. `chain`: a record is not what the hash
-    chain of its context says, or one is missing at this `context_seq`. `order`: the session's own sequence has a gap or
-    disagrees. `record`: a record does not fit its message, or a request shows it in other words. `revision`: a revision
-    is missing or disagrees with the records. `input`: one is missing, or shown in other words. `coverage`: a summary
-    does not cover what it says. `view`: a saved view has lost items, or claims what its Run could not see. `doubled`: a
-    request shows a piece twice. `request`: the one that was sent can't be rebuilt.
-    """
-
-    kind: BreakKind
-    subject: str
-    place: int | None = None
-
 
 @dataclass(frozen=True)
 class Checked:
@@ -140,6 +123,7 @@ class _Verification:
             await self._check_revisions(context)
         await self._check_sequences()
         await self._check_words()
+        self._breaks += [one async for one in fact_breaks(self._connection, self._session_id)]
         self._breaks += [
             Break("coverage", subject, place) async for subject, place in self._summaries.breaks(contents.broken)
         ]
@@ -154,7 +138,7 @@ class _Verification:
         async for row in self._paged(RECORDS, "context_seq", context_id=context["context_id"]):
             if row["context_seq"] != place + 1:
                 self._breaks.append(Break("chain", subject, place + 1))
-            elif row["digest"] is not None and row["chain"] != next_chain(chain, row["context_seq"], row["digest"]):
+            elif row["digest"] is not None and not follows(row["chain"], chain, _fact(row)):
                 self._breaks.append(Break("chain", f"record/{row['record_id']}", row["context_seq"]))
             if row["seq"] <= seq:
                 self._breaks.append(Break("order", f"record/{row['record_id']}", row["context_seq"]))
@@ -166,7 +150,9 @@ class _Verification:
             self._breaks.append(Break("chain", subject, min(place, context["record_head"]) + 1))
 
     async def _fits(self, row: Mapping[str, Any]) -> bool:
-        """Whether a record's own columns say what its message says."""
+        """Whether a record's own columns say what its message says, and its id where it stands."""
+        if row["record_id"] != derived(row["context_id"], "record", row["context_seq"]):
+            return False
         try:
             message = message_from_bytes(await self._store.payloads.read_one(self._connection, row["payload_id"]))
         except UnknownContentError:
@@ -238,6 +224,10 @@ class _Verification:
             for row in rows:
                 yield row
             after = rows[-1][key]
+
+
+def _fact(row: Mapping[str, Any]) -> RecordFact:
+    return RecordFact(**{one.name: row[one.name] for one in fields(RecordFact)})
 
 
 class _Lists:

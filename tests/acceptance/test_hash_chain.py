@@ -1,6 +1,7 @@
 """The hash chain of a context, derived again from nothing but the stored content and its order."""
 
 import hashlib
+import json
 from uuid import UUID
 
 from sqlalchemy import text
@@ -10,14 +11,14 @@ from tests.support import replies
 from tests.support.run_world import RunWorld
 
 RECORDS = text("""
-    SELECT c.context_seq, c.chain, c.payload_id FROM context_records c
+    SELECT c.context_seq, c.seq, c.kind, c.role, c.call_id, c.status, c.chain, c.payload_id FROM context_records c
     WHERE c.run_id = :run_id ORDER BY c.context_seq
 """)
 HEAD = text("SELECT chain FROM role_contexts WHERE run_id = :run_id")
 
 
 async def test_the_chain_of_a_run_follows_from_its_content_and_order(world: RunWorld) -> None:
-    """SPEC M7: SHA-256 over the chain before, the place and the content's own SHA-256, from zero on."""
+    """SPEC M7: SHA-256 over the chain before, the record's places, what it is, and its content's own, from zero on."""
     await world.publish(tools=["pause"])
     world.model.add(replies.calls(("pause", {"seconds": 0.01, "text": "A"})), "done")
     run_id = UUID((await world.ask())["run_id"])
@@ -27,8 +28,9 @@ async def test_the_chain_of_a_run_follows_from_its_content_and_order(world: RunW
         head = await fetch_value(connection, HEAD, run_id=run_id)
     chain = bytes(32)
     for place, row in enumerate(rows, 1):
-        content = hashlib.sha256(contents[row["payload_id"]]).digest()
-        chain = hashlib.sha256(chain + place.to_bytes(8, "big") + content).digest()
+        form = {name: row[name] for name in ("context_seq", "seq", "kind", "role", "call_id", "status")}
+        form["sha256"] = hashlib.sha256(contents[row["payload_id"]]).hexdigest()
+        chain = hashlib.sha256(chain + json.dumps(form, sort_keys=True, separators=(",", ":")).encode()).digest()
         assert (row["context_seq"], row["chain"]) == (place, chain)
     assert len(rows) == 4  # question, calls, result, answer
     assert head == chain

@@ -1,6 +1,9 @@
 """Identities, texts and views."""
 
+import hashlib
 import os
+from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 from context.errors import InputInvalidError, TooLargeError
 from context.ids import derived, model_operation_id, run_workflow_id, tool_operation_id, uuid7
 from context.inputs import MAX_CHARS, check_text
-from context.revisions import EMPTY_CHAIN, next_chain
+from context.revisions import EMPTY_CHAIN, RecordFact, follows, next_chain
 from context.views import ViewItem, protected_tokens, system_message, total_tokens
 from tests.support.builders import release, uid
 
@@ -48,11 +51,34 @@ def test_the_longest_text_is_allowed_and_the_next_is_not() -> None:
     assert error.value.numbers == {"characters": MAX_CHARS + 1, "limit": MAX_CHARS}
 
 
+FACT = RecordFact(1, 7, "tool_result", "tool", "call_0", None, b"a" * 32)
+OTHERS: dict[str, Any] = {
+    "context_seq": 2,
+    "seq": 8,
+    "kind": "feedback",
+    "role": "user",
+    "call_id": None,
+    "status": "error",
+}
+
+
 def test_the_chain_depends_on_everything_before() -> None:
-    """SPEC M7: content, place and past."""
-    one = next_chain(EMPTY_CHAIN, 1, b"a" * 32)
-    assert len({one, next_chain(EMPTY_CHAIN, 2, b"a" * 32), next_chain(EMPTY_CHAIN, 1, b"b" * 32)}) == 3
-    assert next_chain(one, 2, b"a" * 32) != next_chain(EMPTY_CHAIN, 2, b"a" * 32)
+    """SPEC M7: past, places, content, and what the record is taken for."""
+    others = [replace(FACT, **{name: value}) for name, value in (OTHERS | {"digest": b"b" * 32}).items()]
+    assert len(others) == len(fields(RecordFact))
+    one = next_chain(EMPTY_CHAIN, FACT)
+    assert len({one, *(next_chain(EMPTY_CHAIN, other) for other in others)}) == len(others) + 1
+    assert next_chain(one, FACT) != one
+
+
+def test_a_chain_goes_on_from_the_form_that_knew_place_and_content_only() -> None:
+    """SPEC M7: what an earlier version wrote stays true, in one chain with what came later."""
+    old = hashlib.sha256(EMPTY_CHAIN + (1).to_bytes(8, "big") + FACT.digest).digest()
+    then = replace(FACT, context_seq=2)
+    assert follows(old, EMPTY_CHAIN, FACT)
+    assert follows(next_chain(old, then), old, then)
+    assert not follows(old, EMPTY_CHAIN, replace(FACT, digest=b"b" * 32))
+    assert not follows(old, EMPTY_CHAIN, then)
 
 
 def test_instructions_in_parts_become_one_system_message() -> None:
