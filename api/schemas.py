@@ -99,6 +99,10 @@ class ReleaseEntry(Answer):
     created_at: datetime
 
 
+class ReleaseList(Page):
+    items: list[ReleaseEntry]
+
+
 # --- sessions --------------------------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""`ask`, `say`, `stop` and `resume`: what a person does to a Run, and the waiting for its end."""
+"""`ask`, `say`, `withdraw`, `stop` and `resume`: what a person does to a Run, and the waiting for its end."""
 
 import asyncio
 from collections.abc import Mapping
@@ -25,6 +25,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(ask)
     app.command()(say)
+    app.command()(withdraw)
     app.command()(stop)
     app.command()(resume)
 
@@ -84,6 +85,26 @@ def say(
         print_json(accepted)
     else:
         print_lines([f"input {accepted['input_seq']} of run {accepted['run_id']} {DELIVERY[accepted['state']]}"])
+        note(f"take it back while it waits: agentloom withdraw {accepted['input_id']}")
+    return 0
+
+
+def withdraw(
+    input_id: Annotated[str, typer.Argument(metavar="INPUT", help="Id of the input.", callback=id_of("input"))],
+    json: AsJson = False,
+) -> int:
+    """Take back something said that still waits: it never reaches the model, and stays in the lists as withdrawn.
+
+    `say` tells the id, and so does `agentloom sessions inputs SESSION`.
+    """
+    from cli.client import call_api
+    from cli.following import DELIVERY
+
+    withdrawn = call_api(lambda api: api.delete(f"/inputs/{input_id}"))
+    if json:
+        print_json(withdrawn)
+    else:
+        print_lines([f"input {input_id} {DELIVERY[withdrawn['state']]}"])
     return 0
 
 

@@ -75,6 +75,8 @@ def _next_command(code: str, problem: Mapping[str, Any]) -> str:
             return f"agentloom watch {problem.get('run_id', 'RUN')}   (or: agentloom say …, agentloom stop …)"
         case "RUN_NOT_ACTIVE" | "RUN_NOT_RESUMABLE":
             return "agentloom ask --session SESSION …"
+        case "INPUT_NOT_PENDING":
+            return "agentloom sessions inputs SESSION"
         case "SESSION_ARCHIVED":
             return "agentloom sessions unarchive SESSION"
         case "UNAUTHENTICATED":

@@ -124,6 +124,12 @@ def became(delivery: Mapping[str, Any], deliveries: Sequence[Mapping[str, Any]])
     return DELIVERY[delivery["state"]]
 
 
+def stands(delivery: Mapping[str, Any]) -> str:
+    """What the newest delivery of an input means: one that waits for no Run was left over by the last one."""
+    is_left_over = delivery["state"] == "pending" and delivery["run_id"] is None
+    return DELIVERY["carried" if is_left_over else delivery["state"]]
+
+
 def _went_on(delivery: Mapping[str, Any], deliveries: Sequence[Mapping[str, Any]]) -> bool:
     return any(one["previous_delivery_id"] == delivery["delivery_id"] for one in deliveries)
 

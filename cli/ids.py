@@ -1,5 +1,6 @@
 """Ids that a person gives to a command: checked before they become part of an address (SPEC 17, Y5)."""
 
+import re
 from collections.abc import Callable
 from uuid import UUID
 
@@ -9,15 +10,16 @@ WHERE_TO_LOOK = {
     "session": "agentloom sessions list",
     "run": "agentloom sessions show SESSION",
     "run or model call": "agentloom sessions show SESSION",
-    "agent": "agentloom publish FILE",
+    "agent": "agentloom agents list",
     "operation": "agentloom show operations RUN",
     "model call": "agentloom show operations RUN",
-    "input": "agentloom show inputs RUN",
+    "input": "agentloom sessions inputs SESSION",
     "record": "agentloom sessions messages SESSION",
     "key": "agentloom keys list",
 }
 """The command that lists what there is of a kind, or makes it."""
 
+AGENT_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 SHOWN_CHARS = 80
 
 
@@ -33,11 +35,22 @@ def id_of(kind: str) -> Callable[[str | None], str | None]:
         try:
             return str(UUID(given))
         except ValueError:
-            raise CommandError(
-                f"There is no {kind} {given[:SHOWN_CHARS]}.",
-                why=f"NOT_FOUND: the id of a {kind} is a UUID, 36 characters long.",
-                mend=WHERE_TO_LOOK[kind],
-                exit_code=ExitCode.REFUSED,
-            ) from None
+            raise _none(kind, given, f"the id of a {kind} is a UUID, 36 characters long.") from None
 
     return checked
+
+
+def agent_name(given: str) -> str:
+    """What a command checks the name of an agent with. Raises CommandError, as `id_of`."""
+    if not AGENT_NAME.fullmatch(given):
+        raise _none("agent", given, "a name has at most 64 letters, digits, hyphens and underscores.")
+    return given
+
+
+def _none(kind: str, given: str, why: str) -> CommandError:
+    return CommandError(
+        f"There is no {kind} {given[:SHOWN_CHARS]}.",
+        why=f"NOT_FOUND: {why}",
+        mend=WHERE_TO_LOOK[kind],
+        exit_code=ExitCode.REFUSED,
+    )

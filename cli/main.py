@@ -22,6 +22,7 @@ COMMAND_MODULES = (
     "doctor",
     "migrate",
     "publish",
+    "agents",
     "ask",
     "compact",
     "watch",

@@ -163,12 +163,18 @@ def progress(text: str) -> Iterator[None]:
 def print_error(what: str, *, why: str = "", mend: str = "") -> None:
     """An error in three lines at most, on standard error."""
     console = note_console()
-    console.print(f"[bold red]error:[/] {escape(_one_line(what))}", soft_wrap=True)
+    console.print(f"[bold red]error:[/] {escape(_whole_line(what))}", soft_wrap=True)
     if why:
-        console.print(f"  why:  {escape(_one_line(why))}", soft_wrap=True)
+        console.print(f"  why:  {escape(_whole_line(why))}", soft_wrap=True)
     if mend:
-        console.print(f"  next: {escape(_one_line(mend))}", soft_wrap=True)
+        console.print(f"  next: {escape(_whole_line(mend))}", soft_wrap=True)
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str, *, most: int = 80) -> str:
+    """The beginning of a text, on one line."""
+    words = " ".join(text.split())
+    return words if len(words) <= most else f"{words[: most - 1]}…"
+
+
+def _whole_line(text: str) -> str:
     return visible(" ".join(text.split()))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.ids import id_of
-from cli.output import print_json, print_lines, print_table
+from cli.output import one_line, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
     from cli.client import Api
@@ -20,6 +20,7 @@ def register(app: typer.Typer) -> None:
     group.command("list")(list_sessions)
     group.command()(show)
     group.command()(messages)
+    group.command()(inputs)
     group.command()(archive)
     group.command()(unarchive)
     group.command()(rename)
@@ -89,6 +90,21 @@ def messages(
         return 0
     for one in found:
         print_lines([f"── {one['seq']} {message_title(one['message'])}", *message_lines(one["message"])])
+    return 0
+
+
+def inputs(session: SessionId, json: AsJson = False) -> int:
+    """List what the user sent, in order, with its id and what became of it."""
+    from cli.client import call_api
+    from cli.following import stands
+
+    found = call_api(lambda api: api.pages(f"/sessions/{session}/inputs", limit=200))
+    if json:
+        print_json(found)
+        return 0
+    names = ("input_seq", "input_id", "kind")
+    rows = ((*(one[name] for name in names), one["run_id"] or "", stands(one), one_line(one["text"])) for one in found)
+    print_table(("no", "input", "kind", "run", "", "text"), rows)
     return 0
 
 

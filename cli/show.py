@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.ids import id_of
-from cli.output import print_json, print_lines, print_table
+from cli.output import one_line, print_json, print_lines, print_table
 from cli.show_requests import diff, explain, manifest, request, view
 
 RunId = Annotated[str, typer.Argument(help="Id of a Run.", callback=id_of("run"))]
@@ -54,15 +54,10 @@ def inputs(run: RunId, json: AsJson = False) -> int:
     if json:
         print_json(found)
         return 0
-    rows = ((one["input_seq"], one["kind"], became(one, found), _line(one["text"])) for one in found)
-    print_table(("no", "kind", "", "text"), rows)
+    names = ("input_seq", "input_id", "kind")
+    rows = ((*(one[name] for name in names), became(one, found), one_line(one["text"])) for one in found)
+    print_table(("no", "input", "kind", "", "text"), rows)
     return 0
-
-
-def _line(text: str, *, most: int = 80) -> str:
-    """The beginning of a text, on one line."""
-    words = " ".join(text.split())
-    return words if len(words) <= most else f"{words[: most - 1]}…"
 
 
 def operations(run: RunId, json: AsJson = False) -> int:

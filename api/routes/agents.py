@@ -3,13 +3,13 @@
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import Path
+from fastapi import Path, Query
 
 from api.auth import Caller
 from api.openapi import refusals, router
 from api.paging import Cursor, Limit
 from api.publishing import check_may_publish, resolve
-from api.schemas import AgentEntry, AgentList, PublishAgent, PublishedRelease, ReleaseEntry
+from api.schemas import AgentEntry, AgentList, PublishAgent, PublishedRelease, ReleaseEntry, ReleaseList
 from api.wiring import Wired
 from storage import reads
 from storage.commits import publish_release as publishing
@@ -17,6 +17,7 @@ from storage.commits import publish_release as publishing
 routes = router("agents")
 
 AgentName = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+FewReleases = Annotated[int, Query(ge=1, le=20, description="Items per page; a definition can have some megabytes.")]
 
 
 @routes.post("/agents", status_code=201, responses=refusals(403, body=True))
@@ -44,6 +45,15 @@ async def list_agents(caller: Caller, services: Wired, limit: Limit = 50, cursor
 async def read_agent(name: AgentName, caller: Caller, services: Wired) -> AgentEntry:
     """One agent with its newest release."""
     return AgentEntry.model_validate(await reads.agent(services.store, caller.space_id, name))
+
+
+@routes.get("/agents/{name}/releases", responses=refusals(404))
+async def list_releases(
+    name: AgentName, caller: Caller, services: Wired, limit: FewReleases = 20, cursor: Cursor = None
+) -> ReleaseList:
+    """The agent's releases, newest first, each with everything that was resolved when it was published."""
+    page = await reads.releases(services.store, caller.space_id, name, limit=limit, cursor=cursor)
+    return ReleaseList.model_validate(page)
 
 
 @routes.get("/releases/{release_id}", responses=refusals(404))

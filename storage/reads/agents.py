@@ -86,10 +86,12 @@ async def release_row(store: Store, space_id: UUID, release_id: UUID) -> Release
 async def releases(
     store: Store, space_id: UUID, name: str, *, limit: int = 20, cursor: str | None = None
 ) -> Page[ReleaseRow]:
-    """The releases of an agent, newest first."""
+    """The releases of an agent, newest first. Raises NotFoundError."""
     limit, before = clamped(limit), cursor_number(cursor) or NO_LIMIT
     async with store.reading() as connection:
         rows = await fetch_all(connection, RELEASES, space_id=space_id, name=name, before=before, limit=limit + 1)
+        if not rows:
+            found(await fetch_one(connection, AGENT, space_id=space_id, name=name), "agent", name)
         bodies = await store.payloads.read(connection, [row["payload_id"] for row in rows])
     return page_of(
         [_release_row(store, row, bodies[row["payload_id"]]) for row in rows], limit, lambda one: str(one.release_no)

@@ -135,6 +135,53 @@ async def test_sessions_are_listed_renamed_archived_and_shown(shell: Shell, ann:
     assert (await shell("sessions", "messages", session, "--json")).json == []
 
 
+async def test_agents_are_listed_and_shown_with_their_releases(shell: Shell) -> None:
+    """17: the newest release in full, the others in a line; any one of them by its number."""
+    model = "model: {provider: demo, model: demo"
+    tools = "tools: [{kind: builtin, name: result_read, effect: read_only}]\n"
+    for text in (f"{model}}}\n{tools}", f"instructions: Be [brief].\n{model}, context_window: 9000}}\n"):
+        (shell.folder / "a.yaml").write_text(f"name: helper\n{text}")
+        assert (await shell("publish", "a.yaml")).code == 0
+    listed = await shell("agents", "list")
+    assert (listed.code, "helper" in listed.out, "2" in listed.out) == (0, True, True)
+    assert [one["release_no"] for one in (await shell("agents", "list", "--json")).json] == [2]
+    shown = await shell("agents", "show", "helper")
+    assert (shown.code, "9000 tokens" in shown.out, "Be [brief]." in shown.out) == (0, True, True)
+    assert [line.split()[0] for line in shown.out.splitlines()[-2:]] == ["2", "1"]
+    assert "result_read" in shown.out.splitlines()[-1]
+    first = await shell("agents", "show", "helper", "--release", "1")
+    assert ("9000 tokens" in first.out, "result_read (builtin, read_only)" in first.out) == (False, True)
+    found = (await shell("agents", "show", "helper", "--json")).json
+    assert [one["release_no"] for one in found["releases"]] == [2, 1]
+    assert found["releases"][0]["release"]["context_window"] == 9000
+    one = (await shell("agents", "show", "helper", "--release", "1", "--json")).json
+    assert (one["release_no"], one["release"]["tools"][0]["name"]) == (1, "result_read")
+
+
+async def test_an_input_that_waits_is_found_and_withdrawn(shell: Shell, ann: Person) -> None:
+    """17, S12: by the id that `say` and both lists tell; what became of it is in the lists."""
+    session = await opened(ann)
+    run = (await asked(ann, session))["run_id"]
+    said = await shell("say", "--session", session, "[also] in metres")
+    [waiting] = [one for one in (await shell("sessions", "inputs", session, "--json")).json if one["input_seq"] == 2]
+    assert f"agentloom withdraw {waiting['input_id']}" in said.err
+    withdrawn = await shell("withdraw", waiting["input_id"])
+    assert (withdrawn.code, withdrawn.out) == (0, f"input {waiting['input_id']} was withdrawn\n")
+    assert (await shell("withdraw", waiting["input_id"], "--json")).json["state"] == "withdrawn"
+    for listed in (await shell("sessions", "inputs", session), await shell("show", "inputs", run)):
+        [row] = [line for line in listed.out.splitlines() if waiting["input_id"] in line]
+        assert "was withdrawn" in row
+        assert "[also] in metres" in row
+
+
+async def test_what_can_not_be_withdrawn_says_what_can_be_done(shell: Shell, ann: Person) -> None:
+    """17, S12: the question of a Run can't be taken away from it; three lines, exit code 4."""
+    question = await asked(ann, await opened(ann))
+    refused = await shell("withdraw", question["input_id"])
+    assert (refused.code, refused.out, len(refused.err.splitlines())) == (4, "", 3)
+    assert "stop the run instead" in refused.err
+
+
 async def test_a_key_made_on_the_command_line_works_until_it_is_revoked(shell: Shell) -> None:
     """17, Y1: the key alone is on standard output."""
     made = await shell("keys", "create", "--user", "carl", "--json")
@@ -179,6 +226,12 @@ MISTAKES: list[tuple[tuple[str, ...], int, str]] = [
     (("publish", "gone.yaml"), 2, "can't be read"),
     (("show", "request", str(UUID(int=0))), 4, "NOT_FOUND"),
     (("watch", str(UUID(int=0))), 4, "NOT_FOUND"),
+    (("withdraw", str(UUID(int=0))), 4, "agentloom sessions inputs SESSION"),
+    (("withdraw", "../sessions"), 4, "There is no input ../sessions."),
+    (("sessions", "inputs", str(UUID(int=0))), 4, "agentloom sessions list"),
+    (("agents", "show", "unknown"), 4, "agentloom agents list"),
+    (("agents", "show", "../keys"), 4, "There is no agent ../keys."),
+    (("agents", "show", "unknown", "--release", "1"), 4, "agentloom agents list"),
 ]
 
 

@@ -57,6 +57,7 @@ async def test_a_name_that_is_not_there_is_named_too(ann: Person) -> None:
     """SPEC E, Y6: a name of ours is told, anything else only by its kind."""
     unknown = await ann.http.get("/agents/nobody")
     assert unknown.json()["detail"] == "There is no agent nobody."
+    assert (await ann.http.get("/agents/nobody/releases")).json()["detail"] == "There is no agent nobody."
     opening = await ann.http.post("/sessions", json={"agent": "nobody"})
     assert opening.json()["detail"] == "There is no agent nobody."
     connection = await ann.http.delete("/connections/nothing")

@@ -16,6 +16,7 @@ PREFIX = "/api/v1"
 DUE = {
     "/agents": {"get", "post"},
     "/agents/{name}": {"get"},
+    "/agents/{name}/releases": {"get"},
     "/releases/{release_id}": {"get"},
     "/sessions": {"get", "post"},
     "/sessions/{session_id}": {"get", "patch"},
