@@ -32,6 +32,7 @@ FOREIGN: ContextVar[bool] = ContextVar("foreign", default=False)
 """Set where code of other people runs; tasks and callbacks that it leaves behind inherit it. Threads don't."""
 WORKFLOW_THREADS = "temporal_workflow_"
 CORE = "temporalio.core"
+MOST_FRAMES = 8
 SIGN_OF_LIFE = timedelta(seconds=2)
 """How often Temporal's core tells the server that the worker in this process lives; a frozen one falls silent."""
 
@@ -105,10 +106,10 @@ def _words(record: logging.LogRecord) -> object:
     return record.msg if record.exc_info else record.getMessage()
 
 
-def frames(trace: TracebackType | None, *, most: int = 8) -> list[str]:
+def frames(trace: TracebackType | None) -> list[str]:
     """The innermost places of a traceback as `file:line function`, without source lines or values."""
     found = traceback.extract_tb(trace)
-    return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in found[-most:]]
+    return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in found[-MOST_FRAMES:]]
 
 
 def configure_logs(level: str) -> None:

@@ -42,9 +42,6 @@ OUR_MODULES = frozenset(
 )
 """Top-level names of AgentLoom, which an app folder may not use again."""
 
-TEMPORAL_VARIABLES = ("TEMPORAL_ADDRESS", "TEMPORAL_PROFILE", "TEMPORAL_CONFIG_FILE")
-"""Any of these set means: there is a Temporal server, use it."""
-
 OUR_SECRETS = frozenset({"DATABASE_URL", "AGENTLOOM_MASTER_KEYS", "AGENTLOOM_INDEX_KEY", "AGENTLOOM_API_KEY"})
 """Removed from a worker's or API process's own environment once read: tools and their children inherit the rest."""
 

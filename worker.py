@@ -63,9 +63,6 @@ TASKS_AT_ONCE = 16
 COLLECT_AT = (20_000, 20, 50)  # new objects, and younger generations, before each generation is collected
 
 
-Keeping = asyncio.Task[None]
-
-
 @dataclass(frozen=True)
 class Edges:
     """What the worker reaches beyond database and Temporal."""

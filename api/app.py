@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from pathlib import Path
 from uuid import UUID
 
 import httpx
@@ -61,11 +60,9 @@ class Outside:
 
 
 @asynccontextmanager
-async def reaching(
-    temporal: Client, *, task_queue: str, private_addresses: PrivateAddresses, mcp_folder: Path | None = None
-) -> AsyncIterator[Outside]:
+async def reaching(temporal: Client, *, task_queue: str, private_addresses: PrivateAddresses) -> AsyncIterator[Outside]:
     """What the process reaches the world with, closed at the end; all outbound calls go through the guard (SPEC Y4)."""
-    mcp = McpAccess(private_addresses=private_addresses, folder=mcp_folder)
+    mcp = McpAccess(private_addresses=private_addresses)
     try:
         async with build_client(private_addresses=private_addresses) as http:
             yield Outside(temporal, task_queue, http, mcp.servers)

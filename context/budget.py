@@ -31,9 +31,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Fits:
-    """The request may be sent; `over_trigger` says that compaction should be considered."""
-
-    over_trigger: bool
+    """The request may be sent."""
 
 
 @dataclass(frozen=True)
@@ -88,4 +86,4 @@ def judge(estimated: int, budget: Budget, *, protected: int) -> Fits | TooLarge:
     """Whether a request of `estimated` tokens, `protected` of which can't be left out, may be sent."""
     if estimated > budget.input_limit:
         return TooLarge(protected=protected > budget.input_limit)
-    return Fits(over_trigger=estimated >= budget.trigger)
+    return Fits()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from context.messages import ChatMessage, Role
+from context.messages import Role
 from context.views import ItemKind
 
 RESULTS: frozenset[ItemKind] = frozenset({"tool_result", "placeholder"})
@@ -34,11 +34,6 @@ class Link:
     role: Role
     calls: tuple[str, ...] = ()
     answers: str | None = None
-
-
-def link_of(message: ChatMessage) -> Link:
-    """The protocol's view of a message."""
-    return Link(message.role, tuple(call.call_id for call in message.tool_calls), message.tool_call_id)
 
 
 class GroupBorders:

@@ -7,7 +7,6 @@ not at all.
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from functools import cached_property
 from itertools import groupby
 from typing import Literal
@@ -74,11 +73,6 @@ class Coverage:
             if covered.context_id is not None and covered.context_seq is not None:
                 places.setdefault(covered.context_id, []).append(covered.context_seq)
         return tuple(one for context_id, seqs in places.items() for one in _ranges(context_id, seqs))
-
-    @property
-    def replaced_inputs(self) -> tuple[str, ...]:
-        """The earlier inputs whose text the summary stands for, as pieces."""
-        return tuple(covered.piece for covered in self.pieces if covered.piece.startswith("input/"))
 
     @property
     def runs(self) -> frozenset[int]:
@@ -218,30 +212,6 @@ def doubled(pieces: Sequence[str], coverages: Sequence[Coverage]) -> tuple[str, 
             twice[piece] = None
         seen.add(piece)
     return tuple(twice)
-
-
-# --- what is told of a snapshot --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class SnapshotFigures:
-    """The numbers of SPEC K13. Sizes are those of the whole request, by one estimator; `cost` is None if unknown."""
-
-    tokens_before: int
-    tokens_after: int
-    summary_tokens: int
-    reaches_target: bool
-    under_trigger: bool
-    truncated: bool
-    calls: int
-    input_tokens: int | None
-    output_tokens: int | None
-    cost: Decimal | None
-
-    @property
-    def ratio(self) -> Decimal:
-        """After to before, to four places."""
-        return (Decimal(self.tokens_after) / self.tokens_before).quantize(Decimal("0.0001"))
 
 
 def summary_item(snapshot_id: UUID, payload_id: bytes, tokens: int) -> ViewItem:

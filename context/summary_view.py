@@ -29,7 +29,6 @@ class Partition:
     material: int
     covered: tuple[int, ...]
     kept: tuple[int, ...]
-    tail: int
     folds: int | None
 
 
@@ -71,7 +70,7 @@ def partition(
     frame, hard = frame + listed, hard + listed
     kept = _kept(items, free, terms, hard, recent=sum(items[at].tokens for at in whole))
     covered = sorted(at for group in free[: len(free) - len(kept)] for at in group)
-    return _partition(items, terms, hard=hard, frame=frame, covered=covered, kept=kept, tail=tail, summaries=summaries)
+    return _partition(items, terms, hard=hard, frame=frame, covered=covered, kept=kept, summaries=summaries)
 
 
 def with_summary(items: Sequence[ViewItem], covered: Set[int], summary: ViewItem) -> tuple[ViewItem, ...]:
@@ -123,7 +122,6 @@ def _partition(
     frame: int,
     covered: list[int],
     kept: list[range],
-    tail: int,
     summaries: list[int],
 ) -> Partition:
     stays = [at for group in kept for at in group]
@@ -131,11 +129,11 @@ def _partition(
     earlier = sum(items[at].tokens for at in summaries)
     # A summary alone is no material: folding it onto itself gains nothing, unless that is the only way under B.
     if not covered and fixed - frame + earlier <= terms.budget.input_limit:
-        return Partition(fixed - frame + earlier, 0, (), tuple(stays), tail, None)
+        return Partition(fixed - frame + earlier, 0, (), tuple(stays), None)
     goes = tuple(sorted([*summaries, *covered]))
     material = total_tokens(tuple(items[at] for at in goes))
     folds = summaries[0] if summaries else None
-    return Partition(fixed, material, goes, tuple(stays), tail, folds)
+    return Partition(fixed, material, goes, tuple(stays), folds)
 
 
 def _kept(

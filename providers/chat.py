@@ -5,7 +5,6 @@ everything it returns (L6). How an answer is to be read is up to `reading`; what
 """
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -30,7 +29,6 @@ from providers.reading import AnswerReader
 
 _LONGEST_ERROR_BODY = 256 << 10
 _EVENT_STREAM = "text/event-stream"
-_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _GRACE_AFTER_DONE_S = 0.25
 """After `[DONE]` the rest is waited for this long, so that the connection can be used again."""
 _GRACE_AFTER_FINISH_S = 5.0
@@ -60,7 +58,6 @@ class CompletedCall:
     reply: ModelReply
     raw: bytes
     status: int
-    request_id: str | None
     transforms: tuple[str, ...]
     """What was changed: credentials in both, or the text so that it encodes as UTF-8; `raw` has that as it came."""
 
@@ -179,7 +176,7 @@ class _Attempt:
             CREDENTIAL_REMOVED: shown != reply or kept != self.raw,
         }
         transforms = tuple(name for name, happened in changes.items() if happened)
-        return CompletedCall(shown, kept, response.status_code, _request_id(response, reply), transforms)
+        return CompletedCall(shown, kept, response.status_code, transforms)
 
     def failure(self, cause: ModelCallError, credentials: Credentials) -> ModelCallError:
         """The error of this attempt: with a fragment, if output had come."""
@@ -239,12 +236,6 @@ async def _beginning(response: httpx.Response) -> bytes:
     except (httpx.TransportError, AnswerTooLargeError, TimeoutError):
         pass  # the status has come, and decides
     return bytes(body[:_LONGEST_ERROR_BODY])
-
-
-def _request_id(response: httpx.Response, reply: ModelReply) -> str | None:
-    """The provider's name for the call, if it looks like one; it is shown where no content may be."""
-    named = response.headers.get("x-request-id") or reply.provider_request_id
-    return named if named and _REQUEST_ID.fullmatch(named) else None
 
 
 def _headers(target: ModelTarget) -> dict[str, str]:

@@ -117,14 +117,14 @@ def classify(status: int, headers: Mapping[str, str], body: bytes, *, now: datet
     return _verdict(status, complaint, retry_after(headers, now=now) or complaint.wait_s)
 
 
-def classify_embedded(error: object, *, status: int = 200) -> ModelCallError:
+def classify_embedded(error: object) -> ModelCallError:
     """The error of an error object inside a body or stream that began as a success (SPEC L1)."""
     complaint = failure_shapes.complaint_of(error)
     embedded = complaint.embedded_status
     meant = embedded or _meant_status(complaint)
     verdict = _verdict(meant, complaint, complaint.wait_s)
     pause = verdict.retry_after_s
-    return ModelCallError(verdict.reason, retryable=verdict.retryable, status=embedded or status, retry_after_s=pause)
+    return ModelCallError(verdict.reason, retryable=verdict.retryable, status=embedded or 200, retry_after_s=pause)
 
 
 def _meant_status(complaint: Complaint) -> int:

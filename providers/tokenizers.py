@@ -126,18 +126,13 @@ def estimator_for(provider: str, model: str, encoding: str | None = None) -> str
 
 @lru_cache(maxsize=64)
 def counter_for(estimator_id: str) -> TokenCounter:
-    """The counter of a frozen estimator id. Cheap: ranks are loaded at the first count, or by `warm_up`."""
+    """The counter of a frozen estimator id. Cheap: ranks are loaded at the first count, up to half a second of work."""
     match estimator_id.split("/"):
         case ["utf8-bytes", provider, "v1"]:
             return BytesCounter(estimator_id, profile_for(provider))
         case [("tiktoken" | "tiktoken-chat") as family, encoding, provider, "v1"] if encoding in OFFLINE_ENCODINGS:
             return TiktokenCounter(estimator_id, encoding, profile_for(provider), exact=family == "tiktoken-chat")
     raise ConfigurationInvalidError("The release counts tokens by an estimator that this version does not have.")
-
-
-def warm_up(estimator_id: str) -> None:
-    """Load what the counter needs, up to half a second of work; for a thread at the start of a process."""
-    counter_for(estimator_id).count_text(" ")
 
 
 def count_tokens(text: str, *, encoding: str) -> int:

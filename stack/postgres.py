@@ -83,12 +83,12 @@ class PostgresServer:
             start_attempts=12,
         )
 
-    async def ensure_database(self, name: str = DATABASE) -> None:
-        """Create the database if the server has none of this name."""
+    async def ensure_database(self) -> None:
+        """Create the database if the server has none of its name."""
         connection = await asyncpg.connect(self.url("postgres"))
         try:
-            if not await connection.fetchval("select 1 from pg_database where datname = $1", name):
-                await connection.execute(f'create database "{name}"')
+            if not await connection.fetchval("select 1 from pg_database where datname = $1", DATABASE):
+                await connection.execute(f'create database "{DATABASE}"')
         finally:
             await connection.close()
 

@@ -33,8 +33,8 @@ LOCK = text("""
              AS stopping,
            c.view_id AS now_view_id, c.view_length AS now_view_length, c.active_snapshot_id, c.revision,
            e.episode_id, e.context_id, e.operation_id, e.source, e.status, e.view_id, e.view_length, e.covered, e.folds,
-           e.context_revision, e.expected_snapshot_id, e.estimated, e.target, e.blocks, e.cursor, e.plan_id,
-           e.summary_id, e.truncated, e.outcome, e.failure, e.tokens_after, e.release_id, e.through_run_no
+           e.context_revision, e.expected_snapshot_id, e.estimated, e.target, e.blocks, e.cursor, e.summary_id,
+           e.truncated, e.outcome, e.failure, e.tokens_after, e.release_id, e.through_run_no
     FROM compaction_episodes e JOIN role_contexts c USING (context_id) JOIN runs r ON r.run_id = e.run_id
          JOIN sessions s ON s.session_id = r.session_id
     WHERE e.episode_id = :episode_id
@@ -92,7 +92,6 @@ class LockedEpisode(FrozenSources):
     target: dict[str, int] | None
     blocks: int | None
     cursor: int
-    plan_id: bytes | None
     summary_id: bytes | None
     truncated: bool
     outcome: str | None

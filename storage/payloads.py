@@ -149,6 +149,7 @@ INSERT = text("""
     ON CONFLICT (payload_id) DO NOTHING
 """)
 
+CACHE_BYTES = 64 << 20
 SELECT = text("SELECT payload_id, key_id, codec, body FROM payloads WHERE payload_id = ANY(:ids)")
 WHOLE = text("SELECT payload_id, key_id, codec, size, digest, body FROM payloads WHERE payload_id = ANY(:ids)")
 
@@ -156,11 +157,10 @@ WHOLE = text("SELECT payload_id, key_id, codec, size, digest, body FROM payloads
 class Payloads:
     """Reads and writes payloads inside the caller's transaction, with a cache of plain content by id."""
 
-    def __init__(self, vault: Vault, *, cache_bytes: int = 64 << 20) -> None:
+    def __init__(self, vault: Vault) -> None:
         self.vault = vault
         self._cache: OrderedDict[bytes, bytes] = OrderedDict()
         self._cached = 0
-        self._limit = cache_bytes
 
     def seal(self, content: bytes, tokens: Mapping[str, int] | None = None) -> Sealed:
         """Seal and remember the plain content: what is written now is read next."""
@@ -208,10 +208,10 @@ class Payloads:
         return (row["size"], row["digest"]) == (len(plain), hashlib.sha256(plain).digest())
 
     def _remember(self, payload_id: bytes, content: bytes) -> None:
-        if payload_id in self._cache or len(content) > self._limit // 8:
+        if payload_id in self._cache or len(content) > CACHE_BYTES // 8:
             return
         self._cache[payload_id] = content
         self._cached += len(content)
-        while self._cached > self._limit:
+        while self._cached > CACHE_BYTES:
             _, dropped = self._cache.popitem(last=False)
             self._cached -= len(dropped)

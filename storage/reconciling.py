@@ -123,13 +123,11 @@ class Reconciler:
         *,
         on_end: Callable[[UUID], Awaitable[object]] | None = None,
         quiet_s: float = QUIET_S,
-        pause_s: float = PAUSE_S,
     ) -> None:
         self._store = store
         self._watch = watch
         self._on_end = on_end
         self._quiet_s = quiet_s
-        self._pause_s = pause_s
         self._after = START
         self._places = asyncio.Semaphore(AT_ONCE)
 
@@ -137,7 +135,7 @@ class Reconciler:
         """Round after round until cancelled. While database or Temporal are away, Runs wait."""
         while True:
             await self._round_if_reachable()
-            await asyncio.sleep(self._pause_s)
+            await asyncio.sleep(PAUSE_S)
 
     async def round(self) -> int:
         """Ask about one page of silent Runs; how many were ended. Raises UnavailableError if the database is away."""

@@ -69,11 +69,6 @@ class Descriptions:
         return description if sources is not None and sources.are_unchanged() else None
 
 
-async def descriptions_of(entries: Sequence[str]) -> dict[str, PythonDescription]:
-    """The functions as their files are now, by entry. Raises ConfigurationInvalidError for the first that can't be."""
-    return await Descriptions().of(entries)
-
-
 async def _asked(wanted: Sequence[str]) -> "dict[str, tuple[Sources, PythonDescription]]":
     if not wanted:
         return {}

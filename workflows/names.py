@@ -2,7 +2,6 @@
 
 RUN_WORKFLOW = "RunWorkflow"
 COMPACTION_WORKFLOW = "CompactionWorkflow"
-EXECUTOR_WORKFLOW = "ExecutorWorkflow"
 
 SUPPLEMENT_SIGNAL = "supplement"
 STATE_QUERY = "state"
@@ -12,5 +11,3 @@ SESSION_ATTRIBUTE = "AgentLoomSession"
 AGENT_ATTRIBUTE = "AgentLoomAgent"
 RELEASE_ATTRIBUTE = "AgentLoomRelease"
 OUTCOME_ATTRIBUTE = "AgentLoomOutcome"
-
-TASK_QUEUE = "agentloom"

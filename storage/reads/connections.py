@@ -18,7 +18,6 @@ from storage.store import Store
 class ConnectionRow:
     """A connection as it may be shown (SPEC L6); `models` as in SPEC 16: `{id, context_window, …}`."""
 
-    connection_id: UUID
     name: str
     provider: str
     base_url: str | None
@@ -38,7 +37,7 @@ class StoredConnection:
 
 
 COLUMNS = """
-    SELECT connection_id, name, provider, base_url, secret_id, models FROM connections WHERE space_id = :space_id
+    SELECT name, provider, base_url, secret_id, models FROM connections WHERE space_id = :space_id
 """
 ALL = text(f"{COLUMNS} ORDER BY name")
 ONE = text(f"{COLUMNS} AND name = :name")
@@ -72,6 +71,4 @@ async def _secret(store: Store, connection_: AsyncConnection, secret_id: bytes |
 
 def _row(row: Mapping[str, Any]) -> ConnectionRow:
     has_key = row["secret_id"] is not None
-    return ConnectionRow(
-        row["connection_id"], row["name"], row["provider"], row["base_url"], has_key, tuple(row["models"])
-    )
+    return ConnectionRow(row["name"], row["provider"], row["base_url"], has_key, tuple(row["models"]))

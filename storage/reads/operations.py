@@ -61,7 +61,6 @@ class OperationResult:
 
     operation_id: UUID
     state: str
-    view: Literal["raw", "effective"]
     media_type: str | None
     content: bytes | None = field(repr=False)
 
@@ -149,7 +148,7 @@ async def operation_result(
         )
         content = await store.payloads.read_one(connection, row[view]) if row[view] else None
     media_type = row["raw_media_type"] if view == "raw" else None
-    return OperationResult(operation_id, row["state"], view, media_type, content)
+    return OperationResult(operation_id, row["state"], media_type, content)
 
 
 async def _rows(connection: AsyncConnection, rows: Sequence[Mapping[str, Any]]) -> list[OperationRow]:

@@ -5,8 +5,6 @@ import re
 from pathlib import Path
 
 from tests.support import replies
-from tests.support.model_server import RecordedRequest
-from tests.support.replies import Reply
 from tests.support.run_tools import traced
 from tests.support.run_world import Json, RunWorld, python_tool
 from tests.support.tool_server import Answer, tool_server
@@ -153,11 +151,6 @@ async def test_a_result_nested_too_deeply_for_an_answer_is_read_as_text(world: R
     [tool] = [one for one in await world.operations(run["run_id"]) if one["purpose"] == "tool"]
     raw = await world.get(f"/operations/{tool['operation_id']}/result", view="raw")
     assert (raw["encoding"], raw["result"]) == ("text", body.decode())
-
-
-def reading_on(request: RecordedRequest) -> Reply:
-    """Asks for more of the last result."""
-    return replies.calls(("result_read", {"result_ref": result_ref(request.json["messages"])}))
 
 
 def result_ref(messages: list[Json]) -> str:

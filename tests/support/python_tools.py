@@ -275,10 +275,6 @@ def gives_an_object() -> object:
     return object()
 
 
-def gives_a_generator() -> Iterator[int]:
-    return iter(range(3))
-
-
 def unannotated(place, days: int) -> str:  # type: ignore[no-untyped-def]
     return f"{place} {days}"
 

@@ -16,7 +16,7 @@ from context.errors import ConfigurationInvalidError
 from context.policy import FrozenTool, ToolEntry
 from tests.support.tool_calls import entry, invocation, no_progress
 from tools import describing
-from tools.describing import Descriptions, descriptions_of
+from tools.describing import Descriptions
 from tools.python import PythonTool, freeze_python
 from tools.python_code import code_of
 
@@ -40,7 +40,7 @@ class Folder:
 
     async def publish(self) -> FrozenTool:
         written = self.entry.entry or ""
-        return freeze_python(self.entry, (await descriptions_of([written]))[written])
+        return freeze_python(self.entry, (await Descriptions().of([written]))[written])
 
     async def call(self, frozen: FrozenTool, **arguments: Any) -> Any:
         """What a call brings: its content, or the message of its error."""
@@ -99,7 +99,7 @@ async def test_the_same_files_are_the_same_code_in_whatever_order(folder: Folder
     folder.write(ADD)
     folder.write("import sys\ndef f() -> int:\n    return 1\n", "other")
     both = [f"{folder.module}:f", "other:f"]
-    once, again = await descriptions_of(both), await descriptions_of(both[::-1])
+    once, again = await Descriptions().of(both), await Descriptions().of(both[::-1])
     assert once == again
     assert [set(once[written].code) for written in both] == [{folder.module}, {"other"}]
 

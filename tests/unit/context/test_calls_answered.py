@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context.messages import ChatMessage, ToolCall
-from context.pairing import Breach, CallsAnswered, Link, link_of
+from context.pairing import Breach, CallsAnswered, Link
 
 USER = Link("user")
 ASKED = Link("assistant", calls=("a", "b"))
@@ -35,13 +34,6 @@ def test_each_call_is_answered_once_in_order() -> None:
 def test_what_is_wrong_is_named_with_its_place(links: list[Link], breaches: list[Breach]) -> None:
     """SPEC A4."""
     assert CallsAnswered(links).breaches() == tuple(breaches)
-
-
-def test_a_message_shows_its_calls_and_what_it_answers() -> None:
-    """SPEC A4."""
-    call = ToolCall(call_id="a", name="lookup", arguments="{}")
-    assert link_of(ChatMessage(role="assistant", tool_calls=(call,))) == Link("assistant", calls=("a",))
-    assert link_of(ChatMessage(role="tool", content="x", tool_call_id="a")) == A
 
 
 turns = st.lists(st.integers(0, 4), min_size=1, max_size=8)

@@ -1,7 +1,6 @@
 """What a summary covers, and when it may stand for that."""
 
 from dataclasses import replace
-from decimal import Decimal
 from uuid import UUID
 
 import pytest
@@ -16,7 +15,6 @@ from context.snapshots import (
     Coverage,
     Outdated,
     Publish,
-    SnapshotFigures,
     SourceRange,
     StoreOnly,
     Version,
@@ -64,8 +62,7 @@ def test_replaced_inputs_and_ends_of_runs_are_covered_by_name() -> None:
     earlier = Material(ViewItem("input", b"q", 5, UUID(int=8), run_no=1), b"dq", 1)
     end = Material(ViewItem("marker", b"m", 5, run_no=1), b"dm", 1)
     coverage = cover([earlier, end], {})
-    assert coverage.replaced_inputs == (f"input/{UUID(int=8)}",)
-    assert "end/1" in coverage
+    assert coverage.names == {f"input/{UUID(int=8)}", "end/1"}
     assert coverage.ranges == ()
     assert coverage.runs == {1}
 
@@ -201,12 +198,6 @@ def test_each_version_stands_once_as_itself_or_through_the_summary() -> None:
     assert doubled([record(2).piece, record(3).piece], [coverage]) == (record(2).piece,)
     assert doubled(["input/1", "input/1"], []) == ("input/1",)
     assert doubled([], [coverage, cover([record(2)], {})]) == (record(2).piece,)
-
-
-def test_the_figures_of_a_snapshot_give_its_ratio() -> None:
-    """SPEC K13."""
-    figures = SnapshotFigures(90_000, 30_000, 5_000, True, True, False, 3, 91_000, 5_000, None)
-    assert figures.ratio == Decimal("0.3333")
 
 
 def test_a_summary_in_a_view_names_its_snapshot_and_says_what_it_is() -> None:

@@ -365,11 +365,3 @@ async def test_no_failure_is_chained_to_one_with_content(http: httpx.AsyncClient
         assert isinstance(link, ModelCallError)
         assert "MARKER" not in str(link)
         seen.append(link.__cause__ or link.__context__)
-
-
-async def test_a_request_id_is_kept_if_it_looks_like_one(http: httpx.AsyncClient) -> None:
-    """SPEC Y6: it is shown where no content may be."""
-    answer = text("x")
-    headers = [(*answer.headers, ("x-request-id", name)) for name in ("req_1-a", "words that say something")]
-    async with ModelServer([answer.but(headers=each) for each in headers]) as server:
-        assert [(await attempt(http, target(server))).request_id for _ in headers] == ["req_1-a", None]
