@@ -12,7 +12,7 @@ from temporalio import activity
 from activities.answers import counted
 from activities.failures import translated, until_stored
 from activities.heartbeat import heartbeating
-from activities.model_breaks import BrokenTry, settle_break
+from activities.model_breaks import BrokenTry, leaving_hash, settle_break
 from activities.releases import Kit, Releases
 from activities.used import answer_used, break_used
 from context.blocks import Block, block_room, block_text, carried, carried_limit, plan_blocks
@@ -159,6 +159,7 @@ class CompactionActivities:
         longest = carried_limit(**_space(kit, target))
         messages = await asyncio.to_thread(_messages, _prompts(kit, target), material, longest, measure)
         contents = [await counted(writer.counter, message) for message in messages]
+        estimated = sum(one.tokens or 0 for one in contents) + writer.counter.request_overhead
         prepared = PrepareBlock(
             episode=call.episode,
             block=call.block,
@@ -166,9 +167,11 @@ class CompactionActivities:
             estimator_id=writer.counter.estimator_id,
             exact=writer.counter.exact,
             model=writer.terms.model,
-            estimated=sum(one.tokens or 0 for one in contents) + writer.counter.request_overhead,
+            estimated=estimated,
+            estimated_cost=writer.terms.cost_of_input(estimated),
             input_limit=writer.terms.budget.input_limit,
             max_output_tokens=target,
+            begins=activity.info().attempt == 1,
         )
         return await self._episodes.prepare_block(prepared)
 
@@ -184,7 +187,8 @@ class CompactionActivities:
         begun = await self._permit(call, request, digest)
         if isinstance(begun, BlockVerdict):
             return begun
-        answer = await writer.complete(body, on_first_output=_nothing)
+        async with leaving_hash(self._commits, request.operation_id, digest):
+            answer = await writer.complete(body, on_first_output=_nothing)
         if isinstance(answer, ModelBroke):
             broke = await break_used(self._commits, writer, request.operation_id, answer)
             tried = BrokenTry(request.operation_id, begun.attempt_no, digest, call.deadline_at)

@@ -1,13 +1,16 @@
 """What follows a try at a model call that broke: its failure is stored, then another try or the end (SPEC L2)."""
 
+import asyncio
 import math
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from activities.failures import try_again, until_stored
-from context.errors import BudgetExhaustedError, ModelContextLengthError, ModelFailedError
+from context.errors import BudgetExhaustedError, ModelContextLengthError, ModelFailedError, UnavailableError
 from context.policy import Limits, RetryPolicy
 from context.replies import Usage
 from context.steps import Content, FailAttempt, Failures, ModelBroke, ModelVerdict
@@ -27,6 +30,21 @@ class BrokenTry:
     attempt_no: int
     request_hash: bytes
     deadline_at: float | None
+
+
+@asynccontextmanager
+async def leaving_hash(commits: "RunCommits", operation_id: UUID, request_hash: bytes) -> AsyncIterator[None]:
+    """A call that a stop, a deadline or the end of this process breaks off leaves the hash of what it sent (SPEC A9).
+
+    What it used is counted by whoever closes its try (SPEC L5).
+    """
+    try:
+        yield
+    except asyncio.CancelledError:
+        # Without a database nobody can be told; the cancellation goes on in any case.
+        with suppress(UnavailableError):
+            await commits.note_sent(operation_id, request_hash)
+        raise
 
 
 async def settle_break(

@@ -3,9 +3,6 @@
 A result that was received is stored, however long that takes; the call is repeated only if there is none (SPEC R2).
 """
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -16,10 +13,10 @@ from activities.answers import Tried, accepted_answer, open_calls
 from activities.batches import Batches
 from activities.failures import translated, until_stored
 from activities.heartbeat import heartbeating
-from activities.model_breaks import BrokenTry, settle_break
+from activities.model_breaks import BrokenTry, leaving_hash, settle_break
 from activities.releases import Kit, Releases
 from activities.used import answer_used, break_used
-from context.errors import CallIdsTakenError, SupersededError, UnavailableError
+from context.errors import CallIdsTakenError, SupersededError
 from context.ids import model_operation_id, root_context_id
 from context.steps import (
     AcceptModel,
@@ -103,7 +100,7 @@ class ModelCallActivities:
         begun = await self._permit(call, request, digest)
         if isinstance(begun, ModelVerdict):
             return _Outcome(begun)
-        async with self._noted(call.operation_id, digest):
+        async with leaving_hash(self._commits, call.operation_id, digest):
             answer = await kit.model.complete(body, on_first_output=lambda: self._first_output(request, begun, digest))
         if isinstance(answer, ModelBroke):
             broke = await break_used(self._commits, kit.model, call.operation_id, answer)
@@ -134,7 +131,10 @@ class ModelCallActivities:
         context_id = root_context_id(call.run_id)
         held = kit.model.held(context_id)
         key: dict[str, Any] = {"operation_id": call.operation_id, "execution_no": call.execution_no}
-        request = await self._commits.frozen_request(**key, held=held)
+        # The permit of the preparation is for the first go at it; each further one begins a try of its own.
+        is_first = activity.info().attempt == 1
+        read = self._commits.take_up_request if is_first else self._commits.frozen_request
+        request = await read(**key, held=held)
         if request.start and kit.model.held(context_id) != held:
             return await self._commits.frozen_request(**key)
         return request
@@ -153,17 +153,6 @@ class ModelCallActivities:
     @staticmethod
     def _attempt(call: CallModel, digest: bytes) -> BeginAttempt:
         return BeginAttempt(call.operation_id, call.execution_no, digest, deadline_at=call.deadline_at)
-
-    @asynccontextmanager
-    async def _noted(self, operation_id: UUID, digest: bytes) -> AsyncIterator[None]:
-        """A call that a stop, a deadline or the end of this process breaks off leaves the hash of what it sent."""
-        try:
-            yield
-        except asyncio.CancelledError:
-            # Without a database nobody can be told; the cancellation goes on in any case.
-            with suppress(UnavailableError):
-                await self._commits.note_sent(operation_id, digest)
-            raise
 
     async def _first_output(self, request: "FrozenRequest", begun: Begun, digest: bytes) -> None:
         """Evidence first, while the stream goes on; without waiting inputs it can come with the result."""

@@ -155,7 +155,10 @@ class BlockMaterial:
 
 @dataclass(frozen=True)
 class PrepareBlock:
-    """A block's request: its messages as they are stored, and what it was measured to be."""
+    """A block's request: its messages as they are stored, and what it was measured to be.
+
+    `estimated_cost` is that of the estimated input. `begins`: whoever prepares it makes its first try at once.
+    """
 
     episode: EpisodeRef
     block: int
@@ -166,6 +169,8 @@ class PrepareBlock:
     estimated: int
     input_limit: int
     max_output_tokens: int
+    estimated_cost: Decimal | None = None
+    begins: bool = True
 
 
 @dataclass(frozen=True)

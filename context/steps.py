@@ -4,6 +4,7 @@ Those that a workflow sees (the pydantic ones) hold ids, numbers and small verdi
 travels between activity and commit in one process only, as `Content`, which never shows itself.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal
@@ -120,7 +121,10 @@ class PreparedRequest(Step):
 
 @dataclass(frozen=True)
 class RequestTerms:
-    """What a release fixes for all its requests. `whole_session`: the history is not cut to `recent_runs` (SPEC P2)."""
+    """What a release fixes for all its requests. `whole_session`: the history is not cut to `recent_runs` (SPEC P2).
+
+    `cost_of_input` says what so many tokens going in cost; None if that is not known.
+    """
 
     budget: Budget
     counter: TokenCounter
@@ -132,6 +136,7 @@ class RequestTerms:
     compaction: CompactionTerms
     results: ResultSettings
     frame: int  # tokens of the message around a summary
+    cost_of_input: Callable[[int], Decimal | None]
     whole_session: bool = False
 
     @property

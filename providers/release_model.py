@@ -91,6 +91,7 @@ class ReleaseModel:
             compaction=terms_of_compaction(release, budget),
             results=settings.results,
             frame=frame_tokens(self.counter),
+            cost_of_input=self._cost_of_input,
             whole_session=settings.history == "session_view",
         )
 
@@ -167,6 +168,9 @@ class ReleaseModel:
         """What a call cost, or None if a price or the usage is unknown (SPEC L5)."""
         settings = self._settings
         return cost(settings.provider, settings.model, usage, settings.price, base_url=self._base_url)
+
+    def _cost_of_input(self, tokens: int) -> Decimal | None:
+        return self.cost(Usage(input_tokens=tokens, output_tokens=0))
 
     async def _target(self) -> ModelTarget:
         if self._base_url is None:

@@ -6,14 +6,17 @@ from typing import Any
 from context.replies import Usage
 from context.usage import is_reported
 
-ADD_USAGE = """
-    input_tokens = runs.input_tokens + :input_tokens, output_tokens = runs.output_tokens + :output_tokens,
-    cached_tokens = runs.cached_tokens + :cached_tokens, usage_unknown = runs.usage_unknown + :usage_unknown,
-    cost = CASE WHEN CAST(:cost AS numeric) IS NULL THEN NULL
+_ADD = """
+    input_tokens = runs.input_tokens + {0}input_tokens, output_tokens = runs.output_tokens + {0}output_tokens,
+    cached_tokens = runs.cached_tokens + {0}cached_tokens, usage_unknown = runs.usage_unknown + {0}usage_unknown,
+    cost = CASE WHEN CAST({0}cost AS numeric) IS NULL THEN NULL
                 WHEN runs.cost IS NULL AND runs.input_tokens + runs.output_tokens > 0 THEN NULL
-                ELSE coalesce(runs.cost, 0) + :cost END
+                ELSE coalesce(runs.cost, 0) + {0}cost END
 """
+ADD_USAGE = _ADD.format(":")
 """Assignments of an update of `runs`. One call of unknown cost makes the cost of the Run unknown for good."""
+ADD_LOST = _ADD.format("total.")
+"""The same from a row `total`."""
 
 
 def usage_numbers(usage: Usage, cost: Decimal | None) -> dict[str, Any]:

@@ -72,6 +72,7 @@ def _manifest(frozen: Frozen, terms: RequestTerms) -> dict[str, Any]:
     return {
         "operation_id": frozen.operation_id,
         "estimated_input_tokens": frozen.prepared.estimated,
+        "estimated_cost": terms.cost_of_input(frozen.prepared.estimated),
         "input_limit": frozen.prepared.input_limit,
         "counting_method": terms.counter.estimator_id,
         "exact": terms.counter.exact and not frozen.has_tools,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.errors import NotFoundError
@@ -15,13 +15,16 @@ from context.messages import ChatMessage, message_from_bytes
 from storage.database import fetch_one, fetch_value
 from storage.store import Store
 
-OPERATION = text("""
+OWNED = """
+    CASE WHEN e.episode_id IS NULL THEN r.status = 'running' AND r.execution_no = :execution_no
+         ELSE e.status = 'running' END
+"""
+STOPPING = "(CASE WHEN e.episode_id IS NULL THEN r.stop_requested_at ELSE e.stop_requested_at END IS NOT NULL)"
+OPERATION = f"""
     SELECT o.operation_id, o.session_id, o.run_id, o.context_id, o.state, o.loop_no, o.view_id, o.view_length,
            o.attempts, o.request_hash, o.verdict, o.purpose, o.max_output_tokens,
            coalesce(e.release_id, r.release_id) AS release_id,
-           CASE WHEN e.episode_id IS NULL THEN r.status = 'running' AND r.execution_no = :execution_no
-                ELSE e.status = 'running' END AS owned,
-           CASE WHEN e.episode_id IS NULL THEN r.stop_requested_at ELSE e.stop_requested_at END IS NOT NULL AS stopping,
+           {OWNED} AS owned, {STOPPING} AS stopping,
            o.purpose = 'business' AND EXISTS (SELECT 1 FROM input_deliveries d
              WHERE d.run_id = o.run_id AND d.state = 'claimed') AS claims,
            s.start, ARRAY(SELECT v.payload_id FROM view_items v
@@ -32,8 +35,8 @@ OPERATION = text("""
          CROSS JOIN LATERAL (SELECT CASE WHEN o.view_id = :held_view AND o.view_length >= :held_length
                                          THEN :held_length ELSE 0 END AS start) s
     WHERE o.operation_id = :operation_id
-""")
-
+"""
+READ = text(OPERATION)
 EXISTS = text("SELECT EXISTS (SELECT 1 FROM operations WHERE operation_id = :operation_id)")
 
 
@@ -84,12 +87,24 @@ class Requests:
         `held` is a view, and how many of its messages the caller has: if the request begins with them, `new` are the
         rest, else all.
         """
-        held_view, held_length = held or (None, 0)
         async with self._store.reading() as connection:
-            key = {"operation_id": operation_id, "execution_no": execution_no}
-            row: Any = await fetch_one(connection, OPERATION, **key, held_view=held_view, held_length=held_length)
-            if row is None or row["view_id"] is None:
-                raise NotFoundError.of("model call", operation_id)
-            contents = await self._store.payloads.read(connection, row["new"])
+            return await self.read(connection, READ, operation_id, execution_no=execution_no, held=held)
+
+    async def read(
+        self,
+        connection: AsyncConnection,
+        statement: TextClause,
+        operation_id: UUID,
+        *,
+        execution_no: int,
+        held: tuple[UUID, int] | None,
+    ) -> FrozenRequest:
+        """The same, by a statement that asks for what `OPERATION` does."""
+        held_view, held_length = held or (None, 0)
+        key = {"operation_id": operation_id, "execution_no": execution_no}
+        row: Any = await fetch_one(connection, statement, **key, held_view=held_view, held_length=held_length)
+        if row is None or row["view_id"] is None:
+            raise NotFoundError.of("model call", operation_id)
+        contents = await self._store.payloads.read(connection, row["new"])
         new = tuple(message_from_bytes(contents[payload_id]) for payload_id in row["new"])
         return FrozenRequest(**(row | {"new": new}))

@@ -35,6 +35,7 @@ from storage.commits.open_run import open_run
 from storage.commits.prepare_request import prepare_request
 from storage.commits.record_first_output import record_first_output
 from storage.commits.record_tool_result import record_tool_result
+from storage.commits.take_up_request import take_up_request
 from storage.reads.releases import release
 from storage.requests import FrozenRequest, Requests
 from storage.store import Store
@@ -69,6 +70,11 @@ class RunCommits:
         self, operation_id: UUID, *, execution_no: int, held: tuple[UUID, int] | None = None
     ) -> FrozenRequest:
         return await self._requests.load(operation_id, execution_no=execution_no, held=held)
+
+    async def take_up_request(
+        self, operation_id: UUID, *, execution_no: int, held: tuple[UUID, int] | None = None
+    ) -> FrozenRequest:
+        return await take_up_request(self._store, operation_id, execution_no=execution_no, held=held)
 
     async def begin_attempt(self, request: BeginAttempt) -> Begun | Settled | Stopping:
         return await begin_attempt(self._store, request)

@@ -339,8 +339,7 @@ operations = Table(
     Column("tail", JSONB),  # state and reference items after the prefix
     Column("max_output_tokens", Integer),
     Column("request_hash", LargeBinary),
-    # a tool call
-    Column("batch_id", Uuid, index=True),
+    Column("batch_id", Uuid, index=True),  # a tool call, from here on
     Column("call_id", Text),
     Column("effect", Text),
     _payload("arguments_id"),
@@ -363,6 +362,7 @@ attempts = Table(
     Column("attempt_no", Integer, primary_key=True),
     Column("state", Text, nullable=False),  # calling succeeded failed superseded
     Column("started_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("begun_at", DateTime(timezone=True)),  # when its call was taken up; None: a permit that was never used
     Column("first_output_at", DateTime(timezone=True)),
     Column("ended_at", DateTime(timezone=True)),
     Column("usage", JSONB),
@@ -403,6 +403,7 @@ manifests = Table(
     metadata,
     Column("operation_id", Uuid, ForeignKey("operations.operation_id"), primary_key=True),
     Column("estimated_input_tokens", BigInteger, nullable=False),
+    Column("estimated_cost", Numeric),  # of that input; None: unknown
     Column("input_limit", BigInteger, nullable=False),
     Column("counting_method", Text, nullable=False),
     Column("exact", Boolean, nullable=False),

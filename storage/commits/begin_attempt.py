@@ -2,8 +2,9 @@
 
 Number, stop, deadline and owner are looked at. One statement for a first try. It need not reach the disk for a call
 whose repeat does no harm; for a side effect it must: this row is what makes an unknown outcome detectable. A further
-try looks at the ones before it in a statement of its own, which sees those too that began in the same moment. The owner
-is an execution of the Run, or, for a block of an idle Session's compaction, its episode.
+try looks at the ones before it in a statement of its own, which sees those too that began in the same moment; what they
+used is counted there, since they will not report any more (SPEC L5). The owner is an execution of the Run, or, for a
+block of an idle Session's compaction, its episode.
 """
 
 from dataclasses import asdict
@@ -16,6 +17,7 @@ from context.errors import CorruptPayloadError, SupersededError, UnavailableErro
 from context.messages import message_from_bytes
 from context.steps import BeginAttempt, Begun, Settled, Stopping, ToolCallFacts
 from storage.database import fetch_one, fetch_value
+from storage.lost_tries import settling
 from storage.store import Store
 
 ATTEMPT = """
@@ -37,20 +39,21 @@ ATTEMPT = """
       RETURNING o.operation_id, o.session_id, o.run_id, o.name, o.call_id, o.ordinal, o.batch_id, o.attempts,
                 run.release_id
     ), new AS (
-      INSERT INTO attempts (operation_id, attempt_no, state) SELECT :operation_id, attempts, 'calling' FROM op
+      INSERT INTO attempts (operation_id, attempt_no, state, begun_at)
+      SELECT :operation_id, attempts, 'calling', now() FROM op
     )
     SELECT op.*, m.result_id,
            CASE WHEN NOT :durable THEN set_config('synchronous_commit', 'off', true) END AS fast
     FROM op LEFT JOIN operations m ON m.operation_id = op.batch_id
 """
 BEGIN = text(ATTEMPT)
-REPLACE = text("""
-    WITH old AS (
-      UPDATE attempts SET state = 'superseded', ended_at = now()
-      WHERE operation_id = :operation_id AND attempt_no < :attempt_no AND state = 'calling'
-    )
-    SELECT count(*)::int FROM attempts
-    WHERE operation_id = :operation_id AND attempt_no < :attempt_no AND state IN ('calling', 'superseded')
+BEFORE = "a.operation_id = :operation_id AND a.attempt_no < :attempt_no"
+LOCK_RUN = """
+    SELECT r.run_id FROM operations o JOIN runs r USING (run_id) WHERE o.operation_id = :operation_id FOR UPDATE OF r
+"""
+REPLACE = text(f"""
+    WITH {settling(run=LOCK_RUN, which=f"{BEFORE} AND a.state = 'calling'")}
+    SELECT count(*)::int FROM attempts a WHERE {BEFORE} AND a.state IN ('calling', 'superseded')
 """)
 WHY_NOT = text("""
     SELECT o.raw_id IS NOT NULL OR o.state NOT IN ('prepared', 'frozen', 'calling') AS settled,

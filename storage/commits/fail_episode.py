@@ -7,6 +7,7 @@ from context.errors import SupersededError
 from storage.database import fetch_one
 from storage.episodes import LOCK, LockedEpisode
 from storage.event_log import EventLog
+from storage.lost_tries import CLOSE
 from storage.store import Store
 from storage.writes import WriteSet
 
@@ -18,10 +19,10 @@ CLOSE_BLOCKS = """
     UPDATE operations o SET state = 'cancelled', updated_at = now() FROM idle_blocks b
     WHERE b.episode_id = :episode_id AND o.operation_id = b.operation_id AND o.state = 'calling'
 """
-CLOSE_ATTEMPTS = """
-    UPDATE attempts a SET state = 'superseded', ended_at = now() FROM idle_blocks b
-    WHERE b.episode_id = :episode_id AND a.operation_id = b.operation_id AND a.state = 'calling'
-"""
+CLOSE_TRIES = CLOSE.format(
+    which="o.operation_id IN (SELECT operation_id FROM idle_blocks WHERE episode_id = :episode_id)"
+    " AND a.state = 'calling'"
+)
 # The request that waited was measured, and is never sent: it has its list and its manifest all the same (SPEC A8).
 KEEP_LIST = """
     UPDATE operations o SET view_id = e.view_id, view_length = e.view_length FROM compaction_episodes e
@@ -62,7 +63,7 @@ def _writes(request: FailEpisode, episode: LockedEpisode) -> WriteSet:
     writes.sql(FAIL, status=request.status, failure=json.dumps(failure), episode_id=episode.episode_id)
     if episode.is_idle:
         writes.sql(CLOSE_BLOCKS)
-        writes.sql(CLOSE_ATTEMPTS)
+        writes.sql(CLOSE_TRIES)
     else:
         writes.sql(MARK, context_id=episode.context_id)
         writes.sql(KEEP_LIST)

@@ -4,7 +4,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.episodes import BlockVerdict, FinishBlock
-from context.errors import SupersededError
+from context.errors import AttemptSupersededError, SupersededError
 from context.ids import block_operation_id
 from storage.counting import ADD_USAGE, usage_numbers
 from storage.database import fetch_value
@@ -31,11 +31,15 @@ MOVE_CURSOR = """
 """
 COUNT_NOTHING = "UPDATE runs SET event_head = :event_head WHERE run_id = :run_id"
 COUNT_USAGE = f"UPDATE runs SET event_head = :event_head, {ADD_USAGE} WHERE run_id = :run_id"
+ATTEMPTS = text("SELECT attempts FROM operations WHERE operation_id = :operation_id")
 VERDICT = text("SELECT verdict FROM operations WHERE operation_id = :operation_id")
 
 
 async def finish_block(store: Store, request: FinishBlock) -> BlockVerdict:
-    """Commit the block; a repeat finds it finished. Raises SupersededError for a late owner, block or episode."""
+    """Commit the block; a repeat finds it finished.
+
+    Raises SupersededError for a late owner, block or episode, and AttemptSupersededError for a late attempt (SPEC W5).
+    """
     raw, summary = store.payloads.seal(request.raw.body), store.payloads.seal(request.summary.body)
     async with store.transaction("finish_block") as connection:
         episode = await lock_episode(connection, request.episode)
@@ -43,6 +47,9 @@ async def finish_block(store: Store, request: FinishBlock) -> BlockVerdict:
             return await _standing(connection, request)
         if not episode.runs or episode.cursor < request.block:
             raise SupersededError
+        operation_id = block_operation_id(request.episode.episode_id, request.block)
+        if await fetch_value(connection, ATTEMPTS, operation_id=operation_id) > request.attempt_no:
+            raise AttemptSupersededError  # it was counted as lost when the next one began
         over = {"over_budget": True} if _is_over_budget(request, episode) else {}
         verdict = BlockVerdict(kind="done", **over)
         await _writes(request, episode, verdict, raw, summary).send(connection)

@@ -1,6 +1,7 @@
 """The end of a Run: its state, what became of its inputs, calls and view, and the event that tells (SPEC S2, S6, P2).
 
-A Run ends once. Whoever comes later, with whatever end, finds the one that stands.
+A Run ends once. Whoever comes later, with whatever end, finds the one that stands. Calls that nobody reported on, and
+nobody will try again, are counted here at the latest (SPEC L5).
 """
 
 import json
@@ -12,6 +13,7 @@ from context.errors import CompactionFailedError, RunLostError, SupersededError
 from context.steps import FinishedRun, FinishRun
 from storage.database import fetch_one, fetch_value
 from storage.event_log import EventLog
+from storage.lost_tries import settling
 from storage.session_views import save_view
 from storage.store import Store
 from storage.writes import WriteSet
@@ -32,42 +34,31 @@ LET_GO = """
     WHERE d.run_id = :run_id AND d.state IN ('pending', 'claimed') AND i.input_id = d.input_id
       AND i.kind = 'supplement'
 """
-CLOSE_OPERATIONS = """
+OPEN = "('prepared', 'frozen', 'calling', 'raw_stored')"
+CLOSE_OPERATIONS = f"""
     UPDATE operations SET state = CASE WHEN state = 'calling' AND purpose = 'tool' THEN 'unknown' ELSE 'cancelled' END,
            updated_at = now()
-    WHERE run_id = :run_id AND state IN ('prepared', 'frozen', 'calling', 'raw_stored')
+    WHERE run_id = :run_id AND state IN {OPEN}
       AND NOT EXISTS (SELECT 1 FROM idle_blocks b WHERE b.operation_id = operations.operation_id)
 """
-UNKNOWN = """'{"input_tokens": null, "output_tokens": null, "estimated": false}'"""
-CLOSE_ATTEMPTS = f"""
-    UPDATE attempts a SET state = 'superseded', ended_at = now(),
-           usage = CASE WHEN o.purpose = 'tool' THEN a.usage ELSE coalesce(a.usage, {UNKNOWN}) END
-    FROM operations o
-    WHERE o.run_id = :run_id AND a.operation_id = o.operation_id AND a.state = 'calling'
-      AND o.state IN ('prepared', 'frozen', 'calling', 'raw_stored')
-      AND NOT EXISTS (SELECT 1 FROM idle_blocks b WHERE b.operation_id = o.operation_id)
+# Tries still under way, and those of model calls that were closed and not counted.
+LOST = f"""
+    CASE WHEN o.purpose = 'tool' THEN a.state = 'calling' AND o.state IN {OPEN}
+         ELSE a.state = 'calling' OR (a.state = 'superseded' AND a.usage IS NULL AND a.begun_at IS NOT NULL) END
+    AND NOT EXISTS (SELECT 1 FROM idle_blocks b WHERE b.operation_id = o.operation_id)
 """
-# Model calls of which nobody learnt what they used; marked, so that a later execution does not count them again.
-MARK_LOST = f"""
-    UPDATE attempts a SET usage = {UNKNOWN} FROM operations o
-    WHERE o.run_id = :run_id AND o.purpose <> 'tool' AND a.operation_id = o.operation_id
-      AND a.state = 'superseded' AND a.usage IS NULL
-"""
-LOST = """
-    SELECT count(*) FROM operations o JOIN attempts a USING (operation_id)
-    WHERE o.run_id = :run_id AND o.purpose <> 'tool' AND a.usage IS NULL
-      AND (a.state = 'superseded'
-           OR (a.state = 'calling' AND o.state IN ('prepared', 'frozen', 'calling', 'raw_stored')))
-"""
+SETTLE = text(f"""
+    WITH {settling(run="SELECT run_id FROM runs WHERE run_id = :run_id", which=LOST)} SELECT 1
+""")
 CLOSE_EPISODES = """
     UPDATE compaction_episodes SET status = :episode_status, ended_at = now(),
            failure = jsonb_build_object(
                'code', 'COMPACTION_FAILED', 'reason', CAST(:episode_reason AS text), 'block', null)
     WHERE run_id = :run_id AND status = 'running' AND operation_id IS NOT NULL
 """
-END = f"""
+END = """
     UPDATE runs SET status = :status, phase = 'ended', end_reason = :end_reason, error = CAST(:error AS jsonb),
-           ended_at = now(), event_head = :event_head, usage_unknown = usage_unknown + ({LOST}),
+           ended_at = now(), event_head = :event_head,
            active_ms = active_ms + greatest(0, coalesce(extract(epoch FROM now() - started_at) * 1000, 0))::bigint
     WHERE run_id = :run_id
 """
@@ -84,6 +75,7 @@ async def finish_run(store: Store, request: FinishRun) -> FinishedRun:
         may_go_on = run["loops"] < request.loop_budget
         if may_go_on and await fetch_value(connection, LATE_INPUTS, run_id=request.run_id):
             return FinishedRun(status=run["status"], end_reason=None, code=None, go_on=True)
+        await fetch_value(connection, SETTLE, run_id=request.run_id)
         writes = _writes(request, run)
         await save_view(connection, writes, request.run_id)
         await writes.send(connection)
@@ -96,7 +88,7 @@ def _standing(run: Any) -> FinishedRun:
 
 def _writes(request: FinishRun, run: Any) -> WriteSet:
     writes = WriteSet()
-    for statement in (CARRY, LET_GO, CLOSE_ATTEMPTS, MARK_LOST, CLOSE_OPERATIONS):
+    for statement in (CARRY, LET_GO, CLOSE_OPERATIONS):
         writes.sql(statement)
     # An episode that is still open although its failure ends the Run has lost its workflow.
     is_lost = request.end_reason == CompactionFailedError.end_reason

@@ -9,6 +9,7 @@ from typing import Any
 from context.episodes import BlockVerdict, PrepareBlock
 from context.ids import block_operation_id, derived
 from context.views import ViewItem
+from storage.commits.take_up_request import take_up_request
 from storage.episodes import LockedEpisode, lock_episode
 from storage.payloads import distinct
 from storage.requests import FrozenRequest, Requests
@@ -32,6 +33,8 @@ async def prepare_block(store: Store, request: PrepareBlock) -> FrozenRequest | 
             await _writes(store, request, episode).send(connection)
     if standing is not None:
         return standing
+    if request.begins:
+        return await take_up_request(store, operation_id, execution_no=request.episode.execution_no)
     return await Requests(store).load(operation_id, execution_no=request.episode.execution_no)
 
 
@@ -72,6 +75,7 @@ def _writes(store: Store, request: PrepareBlock, episode: LockedEpisode) -> Writ
 def _manifest(request: PrepareBlock) -> dict[str, Any]:
     return {
         "estimated_input_tokens": request.estimated,
+        "estimated_cost": request.estimated_cost,
         "input_limit": request.input_limit,
         "counting_method": request.estimator_id,
         "exact": request.exact,

@@ -7,6 +7,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from hashlib import sha256
 
 import pytest
 
@@ -57,6 +58,22 @@ async def test_a_run_whose_time_ends_during_a_compaction_is_timed_out(world: Run
     async with asyncio.timeout(5):
         while world.model.disconnects < 1:
             await asyncio.sleep(0.01)
+
+
+async def test_a_block_that_was_cut_off_leaves_its_hash_and_counts_what_was_sent(world: RunWorld) -> None:
+    """SPEC A9, L5: as the call of any other request does; its request is rebuilt and checked."""
+    await world.publish(tools=["repeat"], **SMALL, limits={"deadline_s": 2})
+    held = replies.text(SUMMARY).but(hold="never")
+    world.model.add(*[scripted([repeated(1_200)], [held])] * 9)
+    run = await world.ask()
+    [block] = [one for one in await world.operations(run["run_id"]) if one["purpose"] == "compaction"]
+    [manifest] = [one for one in await world.manifests(run["run_id"]) if one["purpose"] == "compaction"]
+    assert run["usage"]["input_tokens"] == 4 * 50 + manifest["estimated_input_tokens"]
+    [episode] = await compactions(world, run)
+    assert (episode["calls"], episode["input_tokens"]) == (1, manifest["estimated_input_tokens"])
+    await world.until_hash_is_stored(block["operation_id"])
+    rebuilt = await world.get(f"/operations/{block['operation_id']}/request")
+    assert rebuilt["sha256"] == sha256(world.model.requests[-1].body).hexdigest()
 
 
 # --- room ------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """The shape of what is sent, against servers that refuse every slip (SPEC A6, A11; cases of kind provider-request)."""
 
-import asyncio
 import hashlib
 import itertools
 import json
@@ -156,24 +155,13 @@ async def test_a_call_that_was_broken_off_leaves_the_hash_of_what_it_sent(world:
         await world.stop(run_id)
     await world.ended(run_id)
     [call] = await world.operations(run_id)
-    await until_hash_is_stored(world, call["operation_id"])
+    await world.until_hash_is_stored(call["operation_id"])
     rebuilt = await world.get(f"/operations/{call['operation_id']}/request")
     assert rebuilt["sha256"] == hashlib.sha256(sent.body).hexdigest()
     async with world.store.reading() as connection:
         await connection.execute(text("UPDATE operations SET view_length = view_length - 1"))
     tampered = await world.http.get(f"/operations/{call['operation_id']}/request")
     assert (tampered.status_code, tampered.json()["code"]) == (500, "PAYLOAD_CORRUPT")
-
-
-async def until_hash_is_stored(world: RunWorld, operation_id: str) -> None:
-    """The activity is told of the cancellation a moment after the Run has ended."""
-    query = text("SELECT request_hash IS NOT NULL FROM operations WHERE operation_id = :operation_id")
-    async with asyncio.timeout(20):
-        while True:
-            async with world.store.reading() as connection:
-                if (await connection.execute(query, {"operation_id": operation_id})).scalar_one():
-                    return
-            await asyncio.sleep(0.05)
 
 
 async def test_manifests_say_what_was_sent_and_hold_no_content(world: RunWorld) -> None:

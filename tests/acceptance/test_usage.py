@@ -118,14 +118,24 @@ async def test_attempts_that_break_use_up_the_budget_too(world: RunWorld, limit:
     assert (run["status"], run["error"]["code"], len(world.model.requests)) == ("exhausted", "BUDGET_EXHAUSTED", 1)
 
 
-async def test_a_call_that_was_cut_off_has_unknown_usage(world: RunWorld) -> None:
-    """SPEC L5, S8: nobody was told what the stopped call used; it is unknown, once, and not zero."""
+async def cut_off(world: RunWorld, run_id: str, requests: int) -> Json:
+    """The Run once a stop has cut off its call number `requests`."""
+    await world.model.wait_for_requests(requests)
+    await world.stop(run_id)
+    return await world.ended(run_id)
+
+
+async def test_a_call_that_was_cut_off_counts_what_was_sent(world: RunWorld) -> None:
+    """SPEC L5, S8: nobody was told what it used; what went in is known, and marked as our estimate."""
+    await world.publish(model=PRICE)
     world.model.add(replies.text("never").but(hold="never"), "done")
     run_id = await world.start(PROMPT)
-    await world.model.wait_for_requests(1)
-    await world.stop(run_id)
-    stopped = await world.ended(run_id)
-    assert (stopped["usage"]["unknown"], stopped["usage"]["input_tokens"]) == (1, 0)
+    stopped = await cut_off(world, run_id, 1)
+    [attempt], [manifest] = await attempts(world, stopped), await world.manifests(run_id)
+    given = manifest["estimated_input_tokens"]
+    assert figures(attempt) == (given, 0, True)
+    assert (stopped["usage"]["unknown"], stopped["usage"]["input_tokens"]) == (1, given)
+    assert Decimal(stopped["usage"]["cost"]) == Decimal(attempt["cost"]) == Decimal(given) / 1_000
     await world.resume(run_id)
     run = await world.ended(run_id)
-    assert (run["usage"]["unknown"], run["usage"]["input_tokens"]) == (1, 50)
+    assert (run["usage"]["unknown"], run["usage"]["input_tokens"]) == (1, given + 50)

@@ -30,6 +30,7 @@ ONCE, TWICE = (1,), (1, 2)
 COMMITS = {
     "open_run": ONCE,
     "prepare_request": TWICE,
+    "take_up_request": TWICE,
     "record_first_output": ONCE,
     "accept_model": TWICE,
     "record_tool_result": TWICE,

@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import uvicorn
 from fastapi import FastAPI
+from sqlalchemy import text
 from temporalio.client import Client, WorkflowHandle
 
 from api.app import build_app, reaching
@@ -197,6 +198,13 @@ class RunWorld:
         async with asyncio.timeout(20):
             while (await self.get(f"/runs/{run_id}"))["phase"] != phase:
                 await asyncio.sleep(0.01)
+
+    async def until_hash_is_stored(self, operation_id: str) -> None:
+        """An activity is told of a cancellation a moment after the Run has ended."""
+        query = text("SELECT request_hash IS NOT NULL FROM operations WHERE operation_id = :operation_id")
+        async with asyncio.timeout(20), self.store.reading() as connection:
+            while not (await connection.execute(query, {"operation_id": operation_id})).scalar_one():
+                await asyncio.sleep(0.05)
 
 
 def python_tool(name: str, effect: str = "read_only", **more: Any) -> Json:

@@ -84,11 +84,11 @@ class Episode:
         operation_id = block_operation_id(self.ref.episode_id, block)
         return await begin_attempt(store, BeginAttempt(operation_id, self.ref.execution_no, HASH))
 
-    async def finish(self, store: Store, block: int = 0, *, says: str = "SUMMARY") -> BlockVerdict:
+    async def finish(self, store: Store, block: int = 0, *, says: str = "SUMMARY", attempt: int = 1) -> BlockVerdict:
         request = FinishBlock(
             episode=self.ref,
             block=block,
-            attempt_no=1,
+            attempt_no=attempt,
             request_hash=HASH,
             raw=Content(b"raw"),
             summary=Content(f"{says} {block}".encode()),

@@ -191,7 +191,7 @@ async def test_neither_a_new_run_nor_a_resume_touches_an_idle_sessions_episode(s
     await end_run(store, question.run_id)
     await resume_run(store, ResumeRun(question.run_id, world.owner_id))
     assert isinstance(await episode.begin(store), Begun)
-    await episode.finish(store)
+    await episode.finish(store, attempt=2)
     await episode.prepare(store, 1)
     await episode.finish(store, 1)
     assert (await episode.publish(store)).outcome == "activated"

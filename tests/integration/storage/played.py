@@ -65,6 +65,7 @@ TERMS = RequestTerms(
     compaction=compaction_terms(ContextSettings(), plan_budget(release()), output_reserve=4096, output_limit=None),
     results=ResultSettings(),
     frame=frame_tokens(COUNTER),
+    cost_of_input=Decimal,  # a token costs one unit
 )
 USAGE = Usage(input_tokens=100, output_tokens=20, cached_tokens=40)
 
