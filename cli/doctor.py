@@ -49,7 +49,7 @@ def _chosen(findings: Sequence[Any], parts: Sequence[str] | None) -> list[Any]:
 
 
 def _is_broken(finding: Any) -> bool:
-    from stack.checks import Broken
+    from stack.findings import Broken
 
     return isinstance(finding, Broken)
 

@@ -3,11 +3,8 @@
 A check reads only; it starts, changes and repairs nothing. No finding holds a password or a key.
 """
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,42 +19,10 @@ from egress.errors import CertificateUntrustedError, EgressError
 from stack import postgres, temporal
 from stack.binaries import OLDEST_MAJOR
 from stack.dev import DevOptions, answers_ready
+from stack.findings import START, Broken, Finding, Skipped, Sound
 from stack.ports import is_free
 from stack.whereabouts import Whereabouts, find
-
-START = "agentloom dev"
-POLL_GRACE_S = 10
-SILENT_AFTER_S = 4.0
-"""A worker says every two seconds that it lives (`process_logs.SIGN_OF_LIFE`)."""
-LOOK_AGAIN_S = 0.5
-
-
-@dataclass(frozen=True)
-class Sound:
-    """This part is as it should be."""
-
-    part: str
-    detail: str
-
-
-@dataclass(frozen=True)
-class Broken:
-    """This part does not work; `mend` is the command to try."""
-
-    part: str
-    detail: str
-    mend: str
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """Could not or need not be looked at."""
-
-    part: str
-    detail: str
-
-
-Finding = Sound | Broken | Skipped
+from stack.workers import check_worker
 
 
 async def examine(data_dir: Path, *, model_url: str | None = None) -> list[Finding]:
@@ -113,7 +78,7 @@ async def check_temporal(place: Whereabouts) -> list[Finding]:
     try:
         client = await place.temporal_client()
         missing = await temporal.missing_search_attributes(client)
-        return [_judge_attributes(missing, client), await _check_worker(client, place.task_queue)]
+        return [_judge_attributes(missing, client), await check_worker(client, place.task_queue)]
     except (RPCError, RuntimeError):
         why = f"nothing healthy answers at {place.temporal_address or 'the configured address'}"
         mend = f"{START}  (or start the server that TEMPORAL_ADDRESS names)"
@@ -127,48 +92,6 @@ def _judge_attributes(missing: tuple[str, ...], client: Client) -> Finding:
     flags = " ".join(f"--name {name} --type Keyword" for name in missing)
     mend = f"temporal operator search-attribute create {flags} --namespace {client.namespace}"
     return Broken("Temporal", f"{address} lacks search attributes: {', '.join(missing)}", mend)
-
-
-async def _check_worker(client: Client, task_queue: str) -> Finding:
-    sign = await temporal.last_sign(client, task_queue)
-    if sign and not await _lives(client, task_queue, sign):
-        return _silent(task_queue, sign)
-    at = await temporal.last_poll(client, task_queue)
-    shows_after_s = 2 * SILENT_AFTER_S if sign else temporal.LONGEST_POLL_S
-    return judge_polling(task_queue, None if at is None else _ago(at), shows_after_s=shows_after_s)
-
-
-async def _lives(client: Client, task_queue: str, sign: temporal.SignOfLife) -> bool:
-    """Whether the newest sign of life is recent, or another follows while we look: clocks differ, workers restart."""
-    if 0 <= _ago(sign.at) <= SILENT_AFTER_S:
-        return True
-    for _ in range(round(SILENT_AFTER_S / LOOK_AGAIN_S)):
-        await asyncio.sleep(LOOK_AGAIN_S)
-        if await temporal.last_sign(client, task_queue) != sign:
-            return True
-    return False
-
-
-def _silent(task_queue: str, sign: temporal.SignOfLife) -> Broken:
-    worker = f"the worker of the task queue {task_queue} (process {sign.pid} on {sign.host})"
-    why = f"{worker} gave its last sign of life {_ago(sign.at):.0f} s ago: it is frozen (SIGSTOP), or gone"
-    mend = f"kill -CONT {sign.pid}, or kill -KILL {sign.pid} and: python -m worker  (or: {START})"
-    return Broken("worker", why, mend)
-
-
-def _ago(moment: datetime) -> float:
-    return (datetime.now(UTC) - moment).total_seconds()
-
-
-def judge_polling(task_queue: str, seconds: float | None, *, shows_after_s: float) -> Finding:
-    """What it means that the newest poll of the queue is so long ago; a frozen worker is still listed by Temporal."""
-    if seconds is None:
-        return Broken("worker", f"none polls the task queue {task_queue}", f"python -m worker  (or: {START})")
-    if seconds > temporal.LONGEST_POLL_S + POLL_GRACE_S:
-        why = f"none has polled the task queue {task_queue} for {seconds:.0f} s: it is gone, or frozen (SIGSTOP)"
-        return Broken("worker", why, f"kill -CONT PID, or kill -KILL PID and: python -m worker  (or: {START})")
-    told = f"polled the task queue {task_queue} {max(0, seconds):.0f} s ago"
-    return Sound("worker", f"{told}; one that has just frozen shows after {shows_after_s:.0f} s")
 
 
 async def check_api(url: str | None) -> Finding:

@@ -36,6 +36,7 @@ DYNAMIC_CONFIG = (
     'history.timerProcessorMaxTimeShift="50ms"',  # by default each retry and time-out comes up to a second late
 )
 LONGEST_POLL_S = 60
+LEAVING = (enums.WorkerStatus.WORKER_STATUS_SHUTTING_DOWN, enums.WorkerStatus.WORKER_STATUS_SHUTDOWN)
 SQLITE_PRAGMAS = ("journal_mode=wal", "synchronous=1")
 
 
@@ -145,9 +146,15 @@ async def is_polled(client: Client, task_queue: str, *, since: datetime | None =
 
 
 async def last_poll(client: Client, task_queue: str) -> datetime | None:
-    """When a worker last asked for workflow tasks on this queue; None if none did in the last minutes.
+    """When a worker last asked for workflow tasks on this queue; None if none did in the last minutes."""
+    return max((await polls(client, task_queue)).values(), default=None)
+
+
+async def polls(client: Client, task_queue: str) -> dict[str, datetime]:
+    """When each worker of the last minutes, by identity, last asked for workflow tasks on this queue.
 
     A worker that lives asks at least every `LONGEST_POLL_S`, as the server ends a poll that brought nothing by then.
+    One that has ended is still listed.
     """
     request = workflowservice.DescribeTaskQueueRequest(
         namespace=client.namespace,
@@ -155,34 +162,43 @@ async def last_poll(client: Client, task_queue: str) -> datetime | None:
         task_queue_type=enums.TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
     )
     answer = await client.workflow_service.describe_task_queue(request)
-    return max((poller.last_access_time.ToDatetime(UTC) for poller in answer.pollers), default=None)
+    return {poller.identity: poller.last_access_time.ToDatetime(UTC) for poller in answer.pollers}
 
 
 @dataclass(frozen=True)
 class SignOfLife:
-    """What a worker said last to Temporal: when, by its own clock, and which process it is."""
+    """What a worker said last to Temporal: when, by its own clock, which process it is, and whether it said goodbye."""
 
+    worker: str
+    """A key of its own for each start."""
+    identity: str
     at: datetime
     host: str
     pid: str
+    is_leaving: bool = False
 
 
-async def last_sign(client: Client, task_queue: str) -> SignOfLife | None:
-    """The newest sign of life of a worker of this queue; None if the server keeps none, or no worker gave one."""
+async def signs_of_life(client: Client, task_queue: str) -> list[SignOfLife]:
+    """The newest sign of life of each worker that this queue had in the last minutes; none if the server keeps none."""
     request = workflowservice.ListWorkersRequest(namespace=client.namespace, query=f"TaskQueue = '{task_queue}'")
     try:
         answer = await client.workflow_service.list_workers(request)
     except RPCError as error:
         if error.status == RPCStatusCode.UNIMPLEMENTED:
-            return None
+            return []
         raise
-    beats = [info.worker_heartbeat for info in answer.workers_info]
-    signs = [SignOfLife(_time(beat), beat.host_info.host_name, beat.host_info.process_id) for beat in beats]
-    return max(signs, key=lambda sign: sign.at, default=None)
+    return [_sign(info.worker_heartbeat) for info in answer.workers_info]
 
 
-def _time(beat: worker.WorkerHeartbeat) -> datetime:
-    return beat.heartbeat_time.ToDatetime(UTC)
+def _sign(beat: worker.WorkerHeartbeat) -> SignOfLife:
+    return SignOfLife(
+        beat.worker_instance_key,
+        beat.worker_identity,
+        beat.heartbeat_time.ToDatetime(UTC),
+        beat.host_info.host_name,
+        beat.host_info.process_id,
+        beat.status in LEAVING,
+    )
 
 
 def _repeated(flag: str, values: Iterable[str]) -> tuple[str, ...]:

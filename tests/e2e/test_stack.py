@@ -6,14 +6,18 @@ import re
 import signal
 import socket
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
-from stack.checks import Broken, Finding, Sound, check_temporal
+from stack.checks import check_temporal
+from stack.findings import Broken, Finding, Sound
 from stack.postgres import PostgresServer
 from stack.whereabouts import find
 from tests.support.dev_stack import DevProcess, is_alive, run_agentloom, running_dev, until
@@ -105,6 +109,49 @@ def test_doctor_tells_a_frozen_worker_within_ten_seconds(shared_stack: DevProces
     assert f"process {frozen} " in found.detail
     assert f"kill -CONT {frozen}," in found.mend
     until(lambda: isinstance(worker_check(shared_stack), Sound))
+
+
+@contextmanager
+def another_worker(stack: DevProcess) -> Iterator[subprocess.Popen[bytes]]:
+    """A second worker of the stack, told what the first one was; killed at the end if it still runs."""
+    told = Path(f"/proc/{stack.pids['worker']}/environ").read_bytes().rstrip(b"\0").split(b"\0")
+    environment: dict[bytes, bytes] = dict(one.split(b"=", 1) for one in told)
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "worker"],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_doctor_names_the_frozen_one_of_several_workers_and_none_that_was_stopped_or_killed(
+    shared_stack: DevProcess,
+) -> None:
+    """SPEC 17: the others poll, so that tasks which Temporal gives to the frozen one are what fails."""
+    with another_worker(shared_stack) as frozen, another_worker(shared_stack) as ended:
+        until(lambda: "3 workers" in worker_check(shared_stack).detail, within_s=40)
+        os.kill(frozen.pid, signal.SIGSTOP)
+        stopped = time.monotonic()
+        while isinstance(found := worker_check(shared_stack), Sound):
+            assert time.monotonic() - stopped < 10
+        assert isinstance(found, Broken)
+        assert f"process {frozen.pid} " in found.detail
+        assert "the other 2 live" in found.detail
+        assert f"kill -CONT {frozen.pid}," in found.mend
+        os.kill(frozen.pid, signal.SIGCONT)
+        until(lambda: "3 workers" in worker_check(shared_stack).detail)
+        frozen.terminate()
+        assert frozen.wait(20) == 0
+        ended.kill()
+        ended.wait(20)
+    until(lambda: worker_check(shared_stack).detail.startswith("1 worker polls "), within_s=5)
+    assert isinstance(worker_check(shared_stack), Sound)
 
 
 def test_doctor_finds_a_running_stack_sound(shared_stack: DevProcess) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stack.checks import Broken, Sound, judge_polling
+from stack.findings import Broken, Sound
+from stack.workers import judge_polling
 from storage.migrate import head, upgrade
 from tests.support.certificates import tls_server
 from tests.support.dev_stack import AGENTLOOM, run_agentloom
@@ -107,7 +108,7 @@ def test_doctor_sees_an_old_schema_and_a_missing_worker(
 @pytest.mark.parametrize(("seconds", "is_sound"), [(0.5, True), (59, True), (95, False), (None, False)])
 def test_doctor_tells_a_frozen_worker_by_the_time_of_its_last_poll(seconds: float | None, is_sound: bool) -> None:
     """SPEC 17: Temporal lists a stopped process for minutes, so its last poll is what counts."""
-    found = judge_polling("queue", seconds, shows_after_s=60)
+    found = judge_polling("queue", seconds, count=1, shows_after_s=60)
     assert isinstance(found, Sound) == is_sound
     assert not isinstance(found, Broken) or "python -m worker" in found.mend
 
