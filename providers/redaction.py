@@ -8,26 +8,25 @@ from providers.reading import AnswerReader
 
 WITHHELD = "The raw answer is withheld: it held a credential in several pieces."
 
+TEXTS = ("content", "reasoning_content", "provider_finish_reason", "provider_model", "provider_request_id")
+"""What a reply says beside its calls; a credential can stand in any of it."""
+
 
 def reply_without(credentials: Credentials, reply: ModelReply) -> ModelReply:
     """The reply with every known credential replaced; the same reply if there is none."""
     if not _holds(credentials, reply):
         return reply
     clean = credentials.removed_from
-    return reply.model_copy(
-        update={
-            "content": clean(reply.content) if reply.content else reply.content,
-            "reasoning_content": clean(reply.reasoning_content) if reply.reasoning_content else None,
-            "calls": tuple(
-                ReplyCall(
-                    provider_id=clean(call.provider_id) if call.provider_id else call.provider_id,
-                    name=clean(call.name),
-                    arguments=clean(call.arguments),
-                )
-                for call in reply.calls
-            ),
-        }
+    texts = {name: clean(said) for name in TEXTS if (said := getattr(reply, name)) is not None}
+    calls = tuple(
+        ReplyCall(
+            provider_id=clean(call.provider_id) if call.provider_id else call.provider_id,
+            name=clean(call.name),
+            arguments=clean(call.arguments),
+        )
+        for call in reply.calls
     )
+    return reply.model_copy(update={**texts, "calls": calls})
 
 
 def raw_without(credentials: Credentials, raw: bytes, reply: ModelReply | None) -> bytes:
@@ -54,7 +53,7 @@ def _read_again_holds(credentials: Credentials, raw: bytes) -> bool:
 
 
 def _holds(credentials: Credentials, reply: ModelReply) -> bool:
-    texts = [reply.content, reply.reasoning_content]
+    texts = [getattr(reply, name) for name in TEXTS]
     for call in reply.calls:
         texts += [call.provider_id, call.name, call.arguments]
     return any(text is not None and credentials.occur_in(text) for text in texts)
