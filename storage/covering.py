@@ -34,16 +34,16 @@ MATERIALS = text(f"""
 REVISIONS = text("""
     SELECT context_id, max(revision) AS revision FROM context_revisions
     WHERE context_id = ANY(CAST(:contexts AS uuid[]))
-      AND created_at <= (SELECT created_at FROM compaction_episodes WHERE episode_id = :episode_id)
+      AND made_no < (SELECT made_no FROM compaction_episodes WHERE episode_id = :episode_id)
     GROUP BY context_id
 """)
 # From later to earlier: a chain that somebody bent into a ring still ends.
 CHAIN = """
     WITH RECURSIVE chain AS (
-      SELECT snapshot_id, previous_id, 0 AS depth, created_at FROM snapshots WHERE snapshot_id = :snapshot_id
+      SELECT snapshot_id, previous_id, 0 AS depth, made_no FROM snapshots WHERE snapshot_id = :snapshot_id
       UNION ALL
-      SELECT s.snapshot_id, s.previous_id, c.depth + 1, s.created_at
-      FROM snapshots s JOIN chain c ON s.snapshot_id = c.previous_id AND s.created_at < c.created_at
+      SELECT s.snapshot_id, s.previous_id, c.depth + 1, s.made_no
+      FROM snapshots s JOIN chain c ON s.snapshot_id = c.previous_id AND s.made_no < c.made_no
     )
 """
 PIECES = text(f"""{CHAIN}
@@ -66,7 +66,7 @@ TAKEN_UP = text("""
     SELECT p.piece FROM unnest(CAST(:pieces AS text[]), CAST(:operations AS uuid[])) AS p(piece, operation_id)
       JOIN operations o USING (operation_id) JOIN tool_batches b ON b.batch_id = o.batch_id
       JOIN runs r ON r.run_id = o.run_id JOIN compaction_episodes e ON e.episode_id = :episode_id
-    WHERE b.consumed OR r.ended_at IS NULL OR r.ended_at > e.created_at
+    WHERE b.consumed OR coalesce(r.ended_no > e.made_no, true)
        OR (o.result_id IS NOT NULL AND p.piece LIKE 'call/%')
     UNION ALL
     SELECT 'summary/' || snapshot_id FROM snapshots WHERE snapshot_id = :previous_id AND outdated_at IS NOT NULL

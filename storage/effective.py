@@ -8,6 +8,6 @@ EFFECTIVE = """
 # The same as of an episode `o`, which reads a frozen revision (SPEC K5).
 EFFECTIVE_THEN = """
     LEFT JOIN LATERAL (SELECT m.payload_id FROM context_mutations m
-                       WHERE m.record_id = c.record_id AND m.created_at <= o.created_at
+                       WHERE m.record_id = c.record_id AND m.made_no < o.made_no
                        ORDER BY m.revision DESC LIMIT 1) e ON true
 """

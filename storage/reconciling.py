@@ -50,7 +50,7 @@ SILENT_COMPACTIONS = text(f"""
       AND NOT EXISTS (SELECT 1 FROM outbox o
                       WHERE o.run_id = e.run_id AND o.kind = 'compact' AND o.sent_at IS NULL
                         AND (o.body ->> 'episode_id')::uuid = e.episode_id)
-    ORDER BY e.created_at LIMIT :page
+    ORDER BY e.made_no LIMIT :page
 """)
 
 HOW = {

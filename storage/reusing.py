@@ -28,7 +28,7 @@ NEWEST = text("""
     WHERE s.session_id = :session_id AND s.activated AND s.outdated_at IS NULL
       AND s.runs <@ CAST(:older AS integer[]) AND p.tokens -> :estimator IS NOT NULL
       AND (NOT :asked_for OR e.operation_id IS NULL) AND s.snapshot_id <> ALL(CAST(:shown AS uuid[]))
-    ORDER BY s.created_at DESC LIMIT 20
+    ORDER BY s.made_no DESC LIMIT 20
 """)
 SHOWN = text(f"""{CHAIN}
     SELECT p.piece, w.digest = p.digest AS same

@@ -23,6 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
+from storage.columns import made_no
 from storage.tables import metadata, tool_batches
 
 compaction_episodes = Table(
@@ -63,10 +64,11 @@ compaction_episodes = Table(
     Column("tokens_after", BigInteger),
     Column("reaches_target", Boolean),
     Column("under_trigger", Boolean),
+    made_no(),  # when its sources were frozen
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("ended_at", DateTime(timezone=True)),
-    Index("ix_compaction_episodes_run", "run_id", "created_at"),
-    Index("ix_compaction_episodes_context", "context_id", "created_at"),
+    Index("ix_compaction_episodes_run", "run_id", "made_no"),
+    Index("ix_compaction_episodes_context", "context_id", "made_no"),
     Index("ix_compaction_episodes_operation", "operation_id"),
     Index(
         "uq_compaction_episodes_one_idle",
@@ -102,6 +104,7 @@ snapshots = Table(
     Column("pieces", Integer, nullable=False),
     Column("activated", Boolean, nullable=False),
     Column("outdated_at", DateTime(timezone=True)),
+    made_no(),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     UniqueConstraint("context_id", "generation"),
 )
@@ -151,6 +154,7 @@ context_mutations = Table(
     Column("source", Text, nullable=False),  # who made it
     Column("cause", Text, nullable=False),  # what led to it
     Column("outdated", ARRAY(Uuid), nullable=False, server_default=text("'{}'")),  # snapshots that it took back
+    made_no(),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Index("ix_context_mutations_record", "record_id", "revision"),
     Index("ix_context_mutations_context", "context_id", "revision"),

@@ -1,7 +1,8 @@
 """Every table, as SQLAlchemy Core metadata. Content stands in `payloads` only, encrypted; the rest orders and links.
 
-Facts are inserted once under natural keys; heads (`sessions`, `runs`, `role_contexts`, `operations`, `tool_batches`)
-move by compare-and-set under a row lock. Locks are taken in the order session, run, context, operation.
+Facts are inserted once under natural keys, and numbered where their order matters (`made_no`): times are shown, but no
+order is told and nothing is decided by them (SPEC S13). Heads (`sessions`, `runs`, `role_contexts`, `operations`,
+`tool_batches`) move by compare-and-set under a row lock. Locks are taken in the order session, run, context, operation.
 """
 
 from sqlalchemy import (
@@ -24,22 +25,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-NAMING = {
-    "ix": "ix_%(column_0_N_label)s",
-    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-    "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
-    "pk": "pk_%(table_name)s",
-}
+from storage.columns import NAMING, at, made_no, payload
+
 metadata = MetaData(naming_convention=NAMING)
-
-
-def _at(name: str = "created_at") -> Column[object]:
-    return Column(name, DateTime(timezone=True), nullable=False, server_default=func.now())
-
-
-def _payload(name: str, *, nullable: bool = True) -> Column[object]:
-    return Column(name, LargeBinary, ForeignKey("payloads.payload_id"), nullable=nullable)
-
 
 payloads = Table(
     "payloads",
@@ -51,13 +39,13 @@ payloads = Table(
     Column("digest", LargeBinary, nullable=False),  # SHA-256 of the plain content, for chains and exports
     Column("body", LargeBinary, nullable=False),  # nonce + AES-GCM ciphertext
     Column("tokens", JSONB, nullable=False, server_default=text("'{}'")),  # estimator id -> tokens of the message
-    _at(),
+    at(),
 )
 
 # --- people and agents -----------------------------------------------------------------------------------------------
 
 spaces = Table(
-    "spaces", metadata, Column("space_id", Uuid, primary_key=True), Column("name", Text, nullable=False), _at()
+    "spaces", metadata, Column("space_id", Uuid, primary_key=True), Column("name", Text, nullable=False), at()
 )
 
 users = Table(
@@ -67,7 +55,7 @@ users = Table(
     Column("space_id", Uuid, ForeignKey("spaces.space_id"), nullable=False),
     Column("name", Text, nullable=False),
     Column("role", Text, nullable=False),  # admin, member, auditor
-    _at(),
+    at(),
     UniqueConstraint("space_id", "name"),
 )
 
@@ -78,8 +66,10 @@ api_keys = Table(
     Column("user_id", Uuid, ForeignKey("users.user_id"), nullable=False, index=True),
     Column("key_hash", LargeBinary, nullable=False, unique=True),
     Column("hint", Text, nullable=False),  # first characters, to tell keys apart
-    _at(),
+    made_no(),
+    at(),
     Column("revoked_at", DateTime(timezone=True)),
+    Index("ix_api_keys_oldest", "made_no"),
 )
 
 agents = Table(
@@ -90,7 +80,7 @@ agents = Table(
     Column("name", Text, nullable=False),
     Column("owner_id", Uuid, ForeignKey("users.user_id")),  # who made it; None: nobody who can ask over HTTP
     Column("release_head", Integer, nullable=False, server_default="0"),
-    _at(),
+    at(),
     UniqueConstraint("space_id", "name"),
 )
 
@@ -101,8 +91,8 @@ agent_releases = Table(
     Column("agent_id", Uuid, ForeignKey("agents.agent_id"), nullable=False),
     Column("release_no", Integer, nullable=False),
     Column("release_hash", Text, nullable=False),
-    _payload("payload_id", nullable=False),  # context.policy.Release as canonical JSON
-    _at(),
+    payload("payload_id", nullable=False),  # context.policy.Release as canonical JSON
+    at(),
     UniqueConstraint("agent_id", "release_no"),
 )
 
@@ -114,9 +104,9 @@ connections = Table(
     Column("name", Text, nullable=False),
     Column("provider", Text, nullable=False),
     Column("base_url", Text),
-    _payload("secret_id"),  # the key or secret, None for none
+    payload("secret_id"),  # the key or secret, None for none
     Column("models", JSONB, nullable=False, server_default=text("'[]'")),
-    _at(),
+    at(),
     UniqueConstraint("space_id", "name"),
 )
 
@@ -129,7 +119,7 @@ sessions = Table(
     Column("space_id", Uuid, ForeignKey("spaces.space_id"), nullable=False),
     Column("owner_id", Uuid, ForeignKey("users.user_id"), nullable=False),
     Column("agent_id", Uuid, ForeignKey("agents.agent_id"), nullable=False, index=True),
-    _payload("title_id"),
+    payload("title_id"),
     Column("archived_at", DateTime(timezone=True)),
     Column("input_head", BigInteger, nullable=False, server_default="0"),  # highest input_seq
     Column("record_head", BigInteger, nullable=False, server_default="0"),  # highest session seq
@@ -137,8 +127,9 @@ sessions = Table(
     Column("parent_id", Uuid),
     Column("base_run_no", Integer, nullable=False, server_default="0"),  # run_head at the last successful compaction
     Column("base_seq", BigInteger, nullable=False, server_default="0"),  # record_head at the last successful compaction
-    _at(),
-    Index("ix_sessions_owner_newest", "owner_id", "session_id"),
+    made_no(),
+    at(),
+    Index("ix_sessions_owner_newest", "owner_id", "made_no"),
 )
 
 ACTIVE = "status IN ('queued', 'running')"
@@ -167,8 +158,9 @@ runs = Table(
     Column("started_at", DateTime(timezone=True)),  # of the current execution
     Column("stop_requested_at", DateTime(timezone=True)),
     Column("ended_at", DateTime(timezone=True)),
+    Column("ended_no", BigInteger),  # the end's place among the facts of `made_no`
     Column("answer_record_id", Uuid),
-    _at(),
+    at(),
     UniqueConstraint("session_id", "run_no"),
     Index("uq_runs_one_active", "session_id", unique=True, postgresql_where=text(ACTIVE)),
     Index("ix_runs_active", "run_id", postgresql_where=text(ACTIVE)),
@@ -181,7 +173,7 @@ user_inputs = Table(
     Column("session_id", Uuid, ForeignKey("sessions.session_id"), nullable=False),
     Column("input_seq", BigInteger, nullable=False),
     Column("kind", Text, nullable=False),  # question, supplement
-    _payload("payload_id", nullable=False),  # the message {role: user, content: text}
+    payload("payload_id", nullable=False),  # the message {role: user, content: text}
     Column("origin_run_id", Uuid),
     Column("received_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     UniqueConstraint("session_id", "input_seq"),
@@ -212,7 +204,7 @@ client_keys = Table(
     Column("client_key", LargeBinary, primary_key=True),  # keyed hash of the client's key
     Column("body_hash", LargeBinary, nullable=False),  # keyed hash of what was asked
     Column("answer", JSONB, nullable=False),
-    _at(),
+    at(),
 )
 
 # --- contexts --------------------------------------------------------------------------------------------------------
@@ -224,7 +216,7 @@ agent_tasks = Table(
     Column("run_id", Uuid, ForeignKey("runs.run_id"), nullable=False, index=True),
     Column("role_key", Text, nullable=False),
     Column("parent_operation_id", Uuid),
-    _at(),
+    at(),
 )
 
 role_contexts = Table(
@@ -256,14 +248,14 @@ context_records = Table(
     Column("run_id", Uuid, nullable=False, index=True),
     Column("role", Text, nullable=False),
     Column("kind", Text, nullable=False),  # user_ref assistant tool_result feedback fragment
-    _payload("payload_id", nullable=False),  # the message as canonical JSON
+    payload("payload_id", nullable=False),  # the message as canonical JSON
     Column("operation_id", Uuid),
     Column("result_key", Text),
     Column("input_id", Uuid),
     Column("call_id", Text),
     Column("status", Text),  # None: plain success
     Column("chain", LargeBinary, nullable=False),
-    _at(),
+    at(),
     UniqueConstraint("context_id", "context_seq"),
     UniqueConstraint("session_id", "seq"),
     Index(
@@ -288,7 +280,8 @@ context_revisions = Table(
     Column("record_watermark", BigInteger, nullable=False),
     Column("mutation_ids", ARRAY(Uuid), nullable=False, server_default=text("'{}'")),
     Column("cause", Text, nullable=False),  # the commit that made it
-    _at(),
+    made_no(),
+    at(),
 )
 
 request_views = Table(
@@ -300,7 +293,7 @@ request_views = Table(
     Column("before_view_id", Uuid),  # the list it took the place of
     Column("before_length", Integer),
     Column("inherited", Integer),  # items it began with, instead of those
-    _at(),
+    at(),
 )
 
 view_items = Table(
@@ -312,7 +305,7 @@ view_items = Table(
     Column("source_id", Uuid),  # record or input it shows
     Column("run_no", Integer),  # the Run it comes from, if an earlier one
     Column("revision", BigInteger),
-    _payload("payload_id", nullable=False),
+    payload("payload_id", nullable=False),
     Column("tokens", Integer, nullable=False),
     Column("transform", Text),  # tool_result_offload, tool_result_pruned, args_truncated
 )
@@ -342,17 +335,18 @@ operations = Table(
     Column("batch_id", Uuid, index=True),  # a tool call, from here on
     Column("call_id", Text),
     Column("effect", Text),
-    _payload("arguments_id"),
-    _payload("raw_id"),
+    payload("arguments_id"),
+    payload("raw_id"),
     Column("raw_media_type", Text),  # of a tool's raw result
     Column("transforms", JSONB),  # names of what was changed between raw and result, None for nothing
-    _payload("result_id"),  # the message that goes on, as canonical JSON
-    _payload("whole_id"),  # the whole text of a tool result that the message shows in part
+    payload("result_id"),  # the message that goes on, as canonical JSON
+    payload("whole_id"),  # the whole text of a tool result that the message shows in part
     Column("prepared", JSONB),  # what the preparing commit decided, so that a repeat finds it
     Column("verdict", JSONB),  # what the settling commit decided, likewise
-    _at(),
-    _at("updated_at"),
-    Index("ix_operations_run", "run_id", "created_at", "ordinal"),
+    made_no(),
+    at(),
+    at("updated_at"),
+    Index("ix_operations_run", "run_id", "made_no"),
 )
 
 attempts = Table(
@@ -368,7 +362,7 @@ attempts = Table(
     Column("usage", JSONB),
     Column("cost", Numeric),
     Column("error", JSONB),  # {code, reason, status}
-    _payload("fragment_id"),
+    payload("fragment_id"),
 )
 
 tool_batches = Table(
@@ -387,7 +381,7 @@ artifacts = Table(
     Column("operation_id", Uuid, ForeignKey("operations.operation_id"), primary_key=True),
     Column("ordinal", Integer, primary_key=True),
     Column("media_type", Text, nullable=False),
-    _payload("payload_id", nullable=False),
+    payload("payload_id", nullable=False),
 )
 
 call_ids = Table(
@@ -410,7 +404,7 @@ manifests = Table(
     Column("transforms", JSONB, nullable=False),
     Column("validation", Text, nullable=False),
     Column("notes", JSONB, nullable=False, server_default=text("'[]'")),  # why it was not compacted, and the like
-    _at(),
+    at(),
 )
 
 # --- events, intents, audit ------------------------------------------------------------------------------------------
@@ -422,7 +416,7 @@ run_events = Table(
     Column("run_seq", BigInteger, primary_key=True),
     Column("type", Text, nullable=False),
     Column("body", JSONB, nullable=False),  # ids and numbers only
-    _at("at"),
+    at("at"),
 )
 
 outbox = Table(
@@ -435,7 +429,7 @@ outbox = Table(
     Column("sent_at", DateTime(timezone=True)),
     Column("due_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("tries", Integer, nullable=False, server_default="0"),
-    _at(),
+    at(),
     Index("ix_outbox_due", "due_at", postgresql_where=text("sent_at IS NULL")),
 )
 
@@ -446,5 +440,5 @@ audit_log = Table(
     Column("user_id", Uuid),
     Column("action", Text, nullable=False),
     Column("subject", Text, nullable=False),
-    _at(),
+    at(),
 )

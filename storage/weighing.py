@@ -49,19 +49,21 @@ BEFORE = text("""
               WHERE o.run_id = c.run_id AND o.loop_no = :loop) AS had_episode
     FROM role_contexts c JOIN sessions s USING (session_id) WHERE c.context_id = :context_id
 """)
+# An end later than now, by more than commits overlap, is from a clock that was ahead; waiting for it would not end.
 LAST = text("""
     SELECT e.status, e.outcome, (e.target ->> 'summary')::int AS summary_tokens,
            coalesce(e.under_trigger, false) AS under_trigger,
-           extract(epoch FROM now() - e.ended_at)::float AS seconds_since,
+           CASE WHEN e.ended_at > now() + interval '1 minute' THEN 'infinity'
+                ELSE extract(epoch FROM now() - e.ended_at)::float END AS seconds_since,
            (SELECT count(*)::int FROM compaction_episodes f WHERE f.run_id = e.run_id AND f.status = 'failed'
               AND f.operation_id IS NOT NULL
-              AND f.created_at > coalesce((SELECT max(g.created_at) FROM compaction_episodes g
-                                           WHERE g.run_id = e.run_id AND g.status = 'succeeded'
-                                             AND g.operation_id IS NOT NULL), '-infinity')
+              AND f.made_no > coalesce((SELECT max(g.made_no) FROM compaction_episodes g
+                                        WHERE g.run_id = e.run_id AND g.status = 'succeeded'
+                                          AND g.operation_id IS NOT NULL), 0)
            ) AS failures
     FROM compaction_episodes e
     WHERE e.context_id = :context_id AND e.status IN ('succeeded', 'failed') AND e.operation_id IS NOT NULL
-    ORDER BY e.created_at DESC LIMIT 1
+    ORDER BY e.made_no DESC LIMIT 1
 """)
 
 

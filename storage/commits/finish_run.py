@@ -58,7 +58,7 @@ CLOSE_EPISODES = """
 """
 END = """
     UPDATE runs SET status = :status, phase = 'ended', end_reason = :end_reason, error = CAST(:error AS jsonb),
-           ended_at = now(), event_head = :event_head,
+           ended_at = now(), ended_no = nextval('fact_order'), event_head = :event_head,
            active_ms = active_ms + greatest(0, coalesce(extract(epoch FROM now() - started_at) * 1000, 0))::bigint
     WHERE run_id = :run_id
 """

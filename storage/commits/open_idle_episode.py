@@ -36,8 +36,8 @@ WAITING = text("""
 """)
 # Its sources are those of this moment, with which they are compared when it is published (SPEC K9).
 OPEN = """
-    UPDATE compaction_episodes SET status = 'running', created_at = now(), view_id = :view_id,
-           view_length = :view_length, covered = CAST(:covered AS integer[]), folds = :folds,
+    UPDATE compaction_episodes SET status = 'running', created_at = now(), made_no = nextval('fact_order'),
+           view_id = :view_id, view_length = :view_length, covered = CAST(:covered AS integer[]), folds = :folds,
            context_revision = :context_revision, estimated = :estimated, material = :material,
            target = CAST(:target AS jsonb), estimator_id = :estimator_id
     WHERE episode_id = :episode_id

@@ -65,7 +65,7 @@ GATHER = text("""
          WHERE o.batch_id = :batch_id) AS results,
       (SELECT size FROM tool_batches WHERE batch_id = :batch_id) AS size,
       (SELECT view_id FROM operations WHERE run_id = :run_id AND context_id = :context_id AND purpose = 'business'
-       ORDER BY created_at DESC LIMIT 1) AS last_view_id,
+       ORDER BY made_no DESC LIMIT 1) AS last_view_id,
       (SELECT json_agg(json_build_object('source_id', i.input_id, 'payload_id', encode(i.payload_id, 'hex'),
                 'digest', encode(p.digest, 'hex'), 'tokens', p.tokens -> :estimator, 'kind', i.kind,
                 'input_seq', i.input_seq, 'delivery_id', d.delivery_id,

@@ -27,7 +27,8 @@ RESUMABLE = ("failed", "stopped")
 AGENT = text("SELECT name FROM agents WHERE agent_id = :agent_id")
 REQUEUE = """
     UPDATE runs SET status = 'queued', phase = 'opening', execution_no = :execution_no, event_head = :event_head,
-                    started_at = NULL, stop_requested_at = NULL, ended_at = NULL, end_reason = NULL, error = NULL
+                    started_at = NULL, stop_requested_at = NULL, ended_at = NULL, ended_no = NULL, end_reason = NULL,
+                    error = NULL
     WHERE run_id = :resumed
 """
 # So are the summaries that stand for such a call as it was, not called or with a result that no request carried, and

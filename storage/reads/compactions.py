@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from context.ids import block_operation_id, compaction_workflow_id
 from storage.database import fetch_all, fetch_one
 from storage.reads.owned import check_run
-from storage.reads.pages import Page, clamped, decode_cursor, found, invalid_cursor, page_of
+from storage.reads.pages import Page, clamped, cursor_made_no, found, page_of
 from storage.store import Store
 
 
@@ -79,14 +79,13 @@ COLUMNS = """
            e.reaches_target, e.under_trigger, e.truncated, s.snapshot_id, s.outdated_at,
            s.previous_id AS previous_snapshot_id,
            s.tokens AS summary_tokens, s.pieces, coalesce(s.ranges, '[]') AS ranges,
-           r.event_head, e.created_at, e.ended_at
+           r.event_head, e.created_at, e.ended_at, e.made_no
     FROM compaction_episodes e JOIN sessions o USING (session_id) JOIN runs r ON r.run_id = e.run_id
          LEFT JOIN snapshots s USING (episode_id)
     WHERE o.owner_id = :owner_id
 """
 PAGE = text(f"""{COLUMNS}
-      AND e.run_id = :run_id AND (e.created_at, e.episode_id) > (:at, :after_id)
-    ORDER BY e.created_at, e.episode_id LIMIT :limit
+      AND e.run_id = :run_id AND e.made_no > :after ORDER BY e.made_no LIMIT :limit
 """)
 ONE = text(f"{COLUMNS} AND e.episode_id = :episode_id")
 CALLS = text("""
@@ -99,20 +98,19 @@ INPUTS = text("""
     SELECT snapshot_id, array_agg(substr(piece, 7)::uuid ORDER BY ordinal) AS inputs FROM snapshot_pieces
     WHERE snapshot_id = ANY(:ids) AND piece LIKE 'input/%' GROUP BY snapshot_id
 """)
-START = "0001-01-01T00:00:00+00:00 00000000-0000-0000-0000-000000000000"
 
 
 async def compactions(
     store: Store, run_id: UUID, owner_id: UUID, *, limit: int = 50, cursor: str | None = None
 ) -> Page[CompactionRow]:
     """The compactions of a Run in the order they began. Raises NotFoundError."""
-    limit, (at, after_id) = clamped(limit), _place(cursor)
+    limit, after = clamped(limit), cursor_made_no(cursor)
     async with store.reading() as connection:
-        binds = {"run_id": run_id, "owner_id": owner_id, "at": at, "after_id": after_id, "limit": limit + 1}
+        binds = {"run_id": run_id, "owner_id": owner_id, "after": after, "limit": limit + 1}
         rows = await fetch_all(connection, PAGE, **binds)
         if not rows:
             await check_run(connection, run_id, owner_id)
-        page = page_of(rows, limit, lambda row: f"{row['created_at'].isoformat()} {row['episode_id']}")
+        page = page_of(rows, limit, lambda row: str(row["made_no"]))
         return Page(await _rows(connection, page.items), page.next)
 
 
@@ -136,14 +134,6 @@ async def _rows(connection: AsyncConnection, rows: Sequence[Mapping[str, Any]]) 
     return [_row(row, made[row["episode_id"]], inputs) for row in rows]
 
 
-def _place(cursor: str | None) -> tuple[datetime, UUID]:
-    try:
-        at, after_id = (START if cursor is None else decode_cursor(cursor)).split(" ")
-        return datetime.fromisoformat(at), UUID(after_id)
-    except ValueError:
-        raise invalid_cursor() from None
-
-
 def _block_ids(row: Mapping[str, Any]) -> list[UUID]:
     """Operations of an episode have derived ids: those of finished blocks, and of the one it came to."""
     return [block_operation_id(row["episode_id"], block) for block in range(row["cursor"] + 1)]
@@ -155,7 +145,7 @@ def _row(row: Mapping[str, Any], calls: list[Mapping[str, Any]], inputs: Mapping
     ratio = (Decimal(after) / before).quantize(Decimal("0.0001")) if after is not None and before else None
     unknown = not calls or any(call["unknown_cost"] for call in calls)
     return CompactionRow(
-        **row,
+        **{name: value for name, value in row.items() if name != "made_no"},
         ratio=ratio,
         calls=sum(call["calls"] for call in calls),
         input_tokens=_total(calls, "input_tokens"),

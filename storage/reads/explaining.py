@@ -21,12 +21,16 @@ from storage.reads.releases import release
 from storage.store import Store
 from storage.view_lists import listed
 
-# What was appended with the request or before it was there; both have the time of their transaction.
+# A record was there if it is an input up to the cutoff, or came from a call that was made before the request: what a
+# call brings is listed by the next request at the latest.
 REQUEST = text("""
     SELECT o.view_id, o.view_length, o.context_id, o.session_id, coalesce(o.input_cutoff, 0) AS cutoff, r.run_no,
            r.release_id, (SELECT v.observed_seq FROM session_views v WHERE v.run_id = o.run_id) AS observed,
            coalesce((SELECT max(c.context_seq) FROM context_records c
-             WHERE c.context_id = o.context_id AND c.created_at <= o.created_at), 0) AS watermark
+               LEFT JOIN operations p ON p.operation_id = c.operation_id
+               LEFT JOIN user_inputs i ON i.input_id = c.input_id
+             WHERE c.context_id = o.context_id AND (p.made_no < o.made_no OR i.input_seq <= o.input_cutoff)), 0)
+             AS watermark
     FROM operations o JOIN runs r USING (run_id) JOIN sessions s ON s.session_id = o.session_id
     WHERE o.operation_id = :operation_id AND s.owner_id = :owner_id AND o.view_id IS NOT NULL
 """)

@@ -18,9 +18,8 @@ from context.budget import plan_budget
 from context.policy import Release
 from context.summariser import summarising
 from storage.database import fetch_all
-from storage.reads.operations import Place, place_key
 from storage.reads.owned import check_run
-from storage.reads.pages import Page, clamped, page_of
+from storage.reads.pages import Page, clamped, cursor_made_no, page_of
 from storage.reads.releases import release
 from storage.store import Store
 
@@ -72,19 +71,18 @@ class ManifestRow:
 
 
 PAGE = text("""
-    SELECT o.operation_id, o.ordinal, o.created_at AS made_at, o.purpose, o.name AS model, o.view_id, o.view_length,
-           o.tail, m.estimated_input_tokens, m.input_limit, m.counting_method, m.exact, m.transforms, m.validation,
+    SELECT o.operation_id, o.made_no, o.purpose, o.name AS model, o.view_id, o.view_length, o.tail,
+           m.estimated_input_tokens, m.input_limit, m.counting_method, m.exact, m.transforms, m.validation,
            m.notes, m.created_at, r.release_id,
            (SELECT w.cause FROM request_views w
             WHERE w.view_id = o.view_id AND w.cause IN ('mutation', 'unfolding', 'withdrawal')
               AND NOT EXISTS (SELECT 1 FROM operations p WHERE p.run_id = o.run_id AND p.view_id = o.view_id
-                AND (p.created_at, p.ordinal, p.operation_id) < (o.created_at, o.ordinal, o.operation_id))) AS broken_by
+                                AND p.made_no < o.made_no)) AS broken_by
     FROM operations o JOIN manifests m USING (operation_id) JOIN sessions s USING (session_id)
       JOIN runs r ON r.run_id = o.run_id
     WHERE s.owner_id = :owner_id AND o.run_id = :run_id
       AND (CAST(:operation_id AS uuid) IS NULL OR o.operation_id = :operation_id)
-      AND (o.created_at, o.ordinal, o.operation_id) > (:at, :ordinal, :after_id)
-    ORDER BY o.created_at, o.ordinal, o.operation_id LIMIT :limit
+      AND o.made_no > :after ORDER BY o.made_no LIMIT :limit
 """)
 ITEMS = text("""
     SELECT v.view_id, v.kind, v.source_id, v.run_no, v.revision, v.tokens, v.transform,
@@ -108,13 +106,13 @@ async def manifests(
     cursor: str | None = None,
 ) -> Page[ManifestRow]:
     """The manifests of a Run, or of one of its calls, in the order of its requests. Raises NotFoundError."""
-    limit, place = clamped(limit), Place.of(cursor)
+    limit, after = clamped(limit), cursor_made_no(cursor)
     binds = {"run_id": run_id, "owner_id": owner_id, "operation_id": operation_id}
     async with store.reading() as connection:
-        rows = await fetch_all(connection, PAGE, **binds, **place.binds(), limit=limit + 1)
+        rows = await fetch_all(connection, PAGE, **binds, after=after, limit=limit + 1)
         if not rows:
             await check_run(connection, run_id, owner_id)
-        page = page_of(rows, limit, lambda row: place_key(row["made_at"], row["ordinal"], row["operation_id"]))
+        page = page_of(rows, limit, lambda row: str(row["made_no"]))
         listed = await _view_items(connection, page.items)
         tails = await _digests(connection, page.items)
     releases = {one: await release(store, one) for one in {row["release_id"] for row in page.items}}

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from storage.database import fetch_all, fetch_one
 from storage.reads.owned import check_run
-from storage.reads.pages import Page, clamped, decode_cursor, found, invalid_cursor, page_of
+from storage.reads.pages import Page, clamped, cursor_made_no, found, page_of
 from storage.store import Store
 
 
@@ -65,44 +65,15 @@ class OperationResult:
     content: bytes | None = field(repr=False)
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a page of Operations begins: after this one."""
-
-    at: datetime
-    ordinal: int
-    operation_id: UUID
-
-    @classmethod
-    def of(cls, cursor: str | None) -> "Place":
-        """The place of a cursor; without one, before everything. Raises InputInvalidError."""
-        if cursor is None:
-            return cls(datetime.fromisoformat("0001-01-01T00:00:00+00:00"), 0, UUID(int=0))
-        try:
-            at, ordinal, operation_id = decode_cursor(cursor).split(" ")
-            return cls(datetime.fromisoformat(at), int(ordinal), UUID(operation_id))
-        except ValueError:
-            raise invalid_cursor() from None
-
-    def binds(self) -> dict[str, Any]:
-        return {"at": self.at, "ordinal": self.ordinal, "after_id": self.operation_id}
-
-
-def place_key(created_at: datetime, ordinal: int, operation_id: UUID) -> str:
-    """The key that `Place.of` reads back."""
-    return f"{created_at.isoformat()} {ordinal} {operation_id}"
-
-
 COLUMNS = """
     SELECT o.operation_id, o.run_id, o.session_id, o.purpose, o.state, o.loop_no AS loop, o.ordinal, o.name, o.call_id,
-           o.effect, o.input_cutoff, o.created_at, coalesce(o.transforms, '[]') AS transforms
+           o.effect, o.input_cutoff, o.created_at, o.made_no, coalesce(o.transforms, '[]') AS transforms
     FROM operations o JOIN sessions s USING (session_id)
     WHERE s.owner_id = :owner_id
 """
 ONE = text(f"{COLUMNS} AND o.operation_id = :operation_id")
 PAGE = text(f"""
-    {COLUMNS} AND o.run_id = :run_id AND (o.created_at, o.ordinal, o.operation_id) > (:at, :ordinal, :after_id)
-    ORDER BY o.created_at, o.ordinal, o.operation_id LIMIT :limit
+    {COLUMNS} AND o.run_id = :run_id AND o.made_no > :after ORDER BY o.made_no LIMIT :limit
 """)
 ATTEMPTS = text("""
     SELECT operation_id, attempt_no, state, started_at, first_output_at, ended_at, usage, cost, error
@@ -119,14 +90,14 @@ async def operations(
     store: Store, run_id: UUID, owner_id: UUID, *, limit: int = 100, cursor: str | None = None
 ) -> Page[OperationRow]:
     """The Operations of a Run in the order they were made. Raises NotFoundError."""
-    limit, place = clamped(limit), Place.of(cursor)
+    limit, after = clamped(limit), cursor_made_no(cursor)
     binds = {"run_id": run_id, "owner_id": owner_id}
     async with store.reading() as connection:
-        rows = await fetch_all(connection, PAGE, **binds, **place.binds(), limit=limit + 1)
+        rows = await fetch_all(connection, PAGE, **binds, after=after, limit=limit + 1)
         if not rows:
             await check_run(connection, run_id, owner_id)
-        items = await _rows(connection, rows)
-    return page_of(items, limit, lambda one: place_key(one.created_at, one.ordinal, one.operation_id))
+        page = page_of(rows, limit, lambda row: str(row["made_no"]))
+        return Page(await _rows(connection, page.items), page.next)
 
 
 async def operation(store: Store, operation_id: UUID, owner_id: UUID) -> OperationRow:
@@ -156,10 +127,12 @@ async def _rows(connection: AsyncConnection, rows: Sequence[Mapping[str, Any]]) 
         return []
     tries = await fetch_all(connection, ATTEMPTS, ids=[row["operation_id"] for row in rows])
     of = {owner: tuple(map(_attempt, group)) for owner, group in groupby(tries, lambda one: one["operation_id"])}
-    return [
-        OperationRow(**{**row, "transforms": tuple(row["transforms"])}, attempts=of.get(row["operation_id"], ()))
-        for row in rows
-    ]
+    return [_row(row, of.get(row["operation_id"], ())) for row in rows]
+
+
+def _row(row: Mapping[str, Any], attempts: tuple[AttemptRow, ...]) -> OperationRow:
+    shown = {name: value for name, value in row.items() if name != "made_no"}
+    return OperationRow(**{**shown, "transforms": tuple(row["transforms"])}, attempts=attempts)
 
 
 def _attempt(row: Mapping[str, Any]) -> AttemptRow:

@@ -48,20 +48,17 @@ def decode_cursor(cursor: str) -> str:
     return key
 
 
-def cursor_id(cursor: str) -> UUID:
-    """A cursor over ids. Raises InputInvalidError."""
-    try:
-        return UUID(decode_cursor(cursor))
-    except ValueError:
-        raise invalid_cursor() from None
-
-
-def cursor_number(cursor: str | None) -> int:
+def cursor_number(cursor: str | None, *, digits: int = 9) -> int:
     """A cursor over numbers that start at 1; 0 without one. Raises InputInvalidError."""
     key = decode_cursor(cursor) if cursor else "0"
-    if not (key.isascii() and key.isdigit() and len(key) < 10):
+    if not (key.isascii() and key.isdigit() and len(key) <= digits):
         raise invalid_cursor()
     return int(key)
+
+
+def cursor_made_no(cursor: str | None) -> int:
+    """A cursor over the order of facts, which are numbered from 1; 0 without one. Raises InputInvalidError."""
+    return cursor_number(cursor, digits=18)
 
 
 def invalid_cursor() -> InputInvalidError:

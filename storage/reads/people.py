@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from storage.database import fetch_all, fetch_one
 from storage.keys import key_hash
-from storage.reads.pages import Page, clamped, cursor_id, decode_cursor, found, page_of
+from storage.reads.pages import Page, clamped, cursor_made_no, decode_cursor, found, page_of
 from storage.store import Store
 
 Role = Literal["admin", "member", "auditor"]
@@ -55,9 +55,9 @@ USERS = text("""
 """)
 USER = text("SELECT user_id, name, role, created_at FROM users WHERE space_id = :space_id AND name = :name")
 KEYS = text("""
-    SELECT k.key_id, k.user_id, u.name AS user, k.hint, k.created_at, k.revoked_at
+    SELECT k.key_id, k.user_id, u.name AS user, k.hint, k.created_at, k.revoked_at, k.made_no
     FROM api_keys k JOIN users u USING (user_id)
-    WHERE u.space_id = :space_id AND k.key_id > :after ORDER BY k.key_id LIMIT :limit
+    WHERE u.space_id = :space_id AND k.made_no > :after ORDER BY k.made_no LIMIT :limit
 """)
 
 
@@ -87,7 +87,8 @@ async def users(store: Store, space_id: UUID, *, limit: int = 100, cursor: str |
 
 async def keys(store: Store, space_id: UUID, *, limit: int = 100, cursor: str | None = None) -> Page[KeyRow]:
     """The keys of a space, revoked ones too, oldest first."""
-    limit, after = clamped(limit), cursor_id(cursor) if cursor else UUID(int=0)
+    limit, after = clamped(limit), cursor_made_no(cursor)
     async with store.reading() as connection:
         rows = await fetch_all(connection, KEYS, space_id=space_id, after=after, limit=limit + 1)
-    return page_of([KeyRow(**row) for row in rows], limit, lambda one: str(one.key_id))
+    page = page_of(rows, limit, lambda row: str(row["made_no"]))
+    return Page([KeyRow(**{name: row[name] for name in row if name != "made_no"}) for row in page.items], page.next)

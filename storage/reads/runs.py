@@ -106,7 +106,8 @@ EVENTS = text("""
 INSTANCES = text("""
     SELECT x.instance, x.context_id, t.role_key AS role, x.record_head AS records, x.revision
     FROM role_contexts x JOIN agent_tasks t USING (task_id) JOIN sessions s ON s.session_id = x.session_id
-    WHERE x.run_id = :run_id AND s.owner_id = :owner_id ORDER BY x.instance <> 'main', t.created_at, x.context_id
+         LEFT JOIN operations o ON o.operation_id = t.parent_operation_id
+    WHERE x.run_id = :run_id AND s.owner_id = :owner_id ORDER BY x.instance <> 'main', o.made_no, x.context_id
 """)
 
 
@@ -143,7 +144,7 @@ async def run_events(
 
 
 async def instances(store: Store, run_id: UUID, owner_id: UUID) -> list[InstanceRow]:
-    """The contexts of a Run, `main` first. Raises NotFoundError."""
+    """The contexts of a Run: `main`, then by the calls that delegated. Raises NotFoundError."""
     async with store.reading() as connection:
         rows = await fetch_all(connection, INSTANCES, run_id=run_id, owner_id=owner_id)
         if not rows:

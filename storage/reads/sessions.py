@@ -11,10 +11,10 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from storage.database import fetch_all, fetch_one
-from storage.reads.pages import Page, clamped, cursor_id, found, page_of
+from storage.reads.pages import Page, clamped, cursor_made_no, found, page_of
 from storage.store import Store
 
-LAST = UUID(int=2**128 - 1)
+NO_LIMIT = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class SessionRow:
 
 COLUMNS = """
     SELECT s.session_id, a.name AS agent, s.title_id, s.archived_at IS NOT NULL AS archived, s.run_head,
-           r.run_id AS active_run_id, e.episode_id AS active_compaction_id, s.created_at
+           r.run_id AS active_run_id, e.episode_id AS active_compaction_id, s.created_at,
+           s.made_no
     FROM sessions s JOIN agents a USING (agent_id)
     LEFT JOIN runs r ON r.session_id = s.session_id AND r.status IN ('queued', 'running')
     LEFT JOIN compaction_episodes e
@@ -44,7 +45,7 @@ COLUMNS = """
     WHERE s.owner_id = :owner_id
 """
 ONE = text(f"{COLUMNS} AND s.session_id = :session_id")
-PAGE = f"{COLUMNS} AND s.session_id < :before {{}} ORDER BY s.session_id DESC LIMIT :limit"
+PAGE = f"{COLUMNS} AND s.made_no < :before {{}} ORDER BY s.made_no DESC LIMIT :limit"
 ALL = text(PAGE.format(""))
 UNARCHIVED = text(PAGE.format("AND s.archived_at IS NULL"))
 
@@ -53,12 +54,12 @@ async def sessions(
     store: Store, owner_id: UUID, *, include_archived: bool = False, limit: int = 50, cursor: str | None = None
 ) -> Page[SessionRow]:
     """The owner's sessions, newest first."""
-    limit, before = clamped(limit), cursor_id(cursor) if cursor else LAST
+    limit, before = clamped(limit), cursor_made_no(cursor) or NO_LIMIT
     statement = ALL if include_archived else UNARCHIVED
     async with store.reading() as connection:
         rows = await fetch_all(connection, statement, owner_id=owner_id, before=before, limit=limit + 1)
-        items = await _rows(store, connection, rows)
-    return page_of(items, limit, lambda one: str(one.session_id))
+        page = page_of(rows, limit, lambda row: str(row["made_no"]))
+        return Page(await _rows(store, connection, page.items), page.next)
 
 
 async def session(store: Store, session_id: UUID, owner_id: UUID) -> SessionRow:
@@ -75,4 +76,6 @@ async def _rows(store: Store, connection: AsyncConnection, rows: Sequence[Mappin
 
 def _row(row: Mapping[str, Any], titles: Mapping[bytes, bytes]) -> SessionRow:
     title = json.loads(titles[row["title_id"]])["title"] if row["title_id"] else None
-    return SessionRow(**{name: value for name, value in row.items() if name != "title_id"}, title=title)
+    return SessionRow(
+        **{name: value for name, value in row.items() if name not in ("title_id", "made_no")}, title=title
+    )

@@ -31,29 +31,29 @@ SNAPSHOTS = text("""
     SELECT s.snapshot_id, s.previous_id, s.pieces, s.ranges, s.revisions, s.runs, r.run_no, e.session_id, e.episode_id,
            e.context_id, e.view_id, e.view_length, e.covered, e.folds, e.context_revision
     FROM snapshots s JOIN compaction_episodes e USING (episode_id) JOIN runs r ON r.run_id = e.run_id
-    WHERE s.session_id = :session_id ORDER BY s.created_at, s.snapshot_id
+    WHERE s.session_id = :session_id ORDER BY s.made_no
 """)
 OWN_PIECES = text("""
     SELECT ordinal, piece, digest, run_no, context_id, context_seq FROM snapshot_pieces
     WHERE snapshot_id = :snapshot_id ORDER BY ordinal
 """)
-# What else a snapshot tells, where it does not agree with its episode, with the others of its context in time, with the
-# count of its message, or with what took it back: a change, or the end of a call that it covers as open, itself or in
-# what was folded into it. One that was not used may have been outdated from the beginning.
+# What else a snapshot tells, where it does not agree with its episode, with the order of that and the others of its
+# context, with the count of its message, or with what took it back: a change, or the end of a call that it covers as
+# open, itself or in what was folded into it. One that was not used may have been outdated from the beginning.
 MISTOLD = text("""
     WITH RECURSIVE chain AS (
-      SELECT snapshot_id AS of_id, snapshot_id, previous_id, created_at, episode_id FROM snapshots
+      SELECT snapshot_id AS of_id, snapshot_id, previous_id, made_no, episode_id FROM snapshots
       WHERE session_id = :session_id AND outdated_at IS NOT NULL
       UNION ALL
-      SELECT c.of_id, p.snapshot_id, p.previous_id, p.created_at, c.episode_id FROM chain c
-        JOIN snapshots p ON p.snapshot_id = c.previous_id AND p.created_at < c.created_at
+      SELECT c.of_id, p.snapshot_id, p.previous_id, p.made_no, c.episode_id FROM chain c
+        JOIN snapshots p ON p.snapshot_id = c.previous_id AND p.made_no < c.made_no
     ), taken_up AS (
       SELECT c.of_id FROM chain c JOIN compaction_episodes e USING (episode_id)
         JOIN snapshot_pieces q ON q.snapshot_id = c.snapshot_id
         JOIN operations o ON o.session_id = :session_id AND CAST(o.operation_id AS text) = split_part(q.piece, '/', 2)
         JOIN tool_batches b ON b.batch_id = o.batch_id JOIN runs r ON r.run_id = o.run_id
       WHERE split_part(q.piece, '/', 1) IN ('call', 'record') AND (
-        b.consumed OR r.execution_no > 1 OR r.ended_at IS NULL OR r.ended_at > e.created_at
+        b.consumed OR r.execution_no > 1 OR coalesce(r.ended_no > e.made_no, true)
         OR (o.result_id IS NOT NULL AND q.piece LIKE 'call/%'))
       UNION
       SELECT c.of_id FROM chain c JOIN snapshots p ON p.snapshot_id = c.snapshot_id AND p.snapshot_id <> c.of_id
@@ -65,7 +65,8 @@ MISTOLD = text("""
       s.session_id <> e.session_id OR s.context_id <> e.context_id OR s.text_id IS DISTINCT FROM e.summary_id
       OR s.activated IS DISTINCT FROM (e.outcome = 'activated')
       OR s.generation <> (SELECT count(*) FROM snapshots o
-                          WHERE o.context_id = s.context_id AND o.created_at <= s.created_at)
+                          WHERE o.context_id = s.context_id AND o.made_no <= s.made_no)
+      OR s.made_no < e.made_no
       OR CAST(s.tokens AS text) <> (p.tokens ->> e.estimator_id)
       OR CASE WHEN EXISTS (
            SELECT 1 FROM role_contexts x JOIN context_mutations m USING (context_id)
@@ -78,7 +79,7 @@ MISTOLD = text("""
 # What a summary says in its two forms, and the answer to its last block, which it is the reading of.
 SAID = text("""
     SELECT s.snapshot_id, s.text_id, s.message_id, e.episode_id, e.blocks FROM snapshots s
-      JOIN compaction_episodes e USING (episode_id) WHERE s.session_id = :session_id ORDER BY s.created_at
+      JOIN compaction_episodes e USING (episode_id) WHERE s.session_id = :session_id ORDER BY s.made_no
 """)
 LAST_RESULT = text("SELECT result_id FROM operations WHERE operation_id = :operation_id")
 # A piece that is a record or an input names the one at its place; its version is that of the record, unless mutated.

@@ -32,6 +32,7 @@ SNAPSHOT = {
     "pieces": "pieces + 1",
     "activated": "NOT activated",
     "outdated_at": "now()",
+    "made_no": "-made_no",
 }
 SHAPES = {"ranges": ("'7'", '\'[{"context_id": "?"}]\''), "revisions": ("'{}'", "'[]'"), "previous_id": ("NULL",)}
 """Further ways to change a column."""

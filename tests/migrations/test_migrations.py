@@ -4,7 +4,9 @@ import asyncio
 import re
 from pathlib import Path
 
+import asyncpg
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection
@@ -12,8 +14,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from context.errors import UnavailableError
 from storage import migrate
-from storage.database import async_url
-from storage.migrations.write_first import FIRST, first_migration
+from storage.database import async_url, plain_url
 from storage.snapshot_tables import metadata
 
 VERSIONS = Path(migrate.MIGRATIONS) / "versions"
@@ -57,6 +58,34 @@ def test_every_step_is_named_pre_or_post_in_an_unbroken_order() -> None:
     assert [int(name[:4]) for name in names] == list(range(1, len(names) + 1))
 
 
-def test_the_first_step_is_the_one_its_script_writes() -> None:
-    """Until a release; afterwards the first step never changes again."""
-    assert FIRST.read_text(encoding="utf-8") == first_migration()
+OLD_FACTS = """
+    SET LOCAL session_replication_role = replica;
+    INSERT INTO runs (run_id, session_id, run_no, release_id, status, phase, created_at, ended_at)
+    SELECT gen_random_uuid(), gen_random_uuid(), n, gen_random_uuid(), 'failed', 'ended', now(),
+           CASE WHEN n < 3 THEN now() + n * interval '10 minutes' END FROM generate_series(1, 3) n;
+    INSERT INTO operations (operation_id, session_id, run_id, context_id, purpose, state, loop_no, ordinal, name,
+      created_at)
+    SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'tool', 'accepted', 1, n % 2,
+           'echo', now() + (5 - n / 2) * interval '5 minutes' FROM generate_series(0, 9) n;
+    INSERT INTO sessions (session_id, space_id, owner_id, agent_id, created_at)
+    SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), now() - n * interval '1 minute'
+    FROM generate_series(1, 3) n;
+"""
+
+
+async def test_what_an_older_version_wrote_is_numbered_by_its_times(empty_database_url: str) -> None:
+    """S13: over all tables; what comes next comes behind it."""
+    await migrate._on_connection(empty_database_url, lambda one: command.upgrade(migrate._config(one), "0003"))
+    connection = await asyncpg.connect(plain_url(empty_database_url))
+    async with connection.transaction():
+        await connection.execute(OLD_FACTS)
+    await migrate.upgrade(empty_database_url)
+    facts = """
+        SELECT made_no, created_at, ordinal FROM operations UNION ALL SELECT made_no, created_at, 0 FROM sessions
+        UNION ALL SELECT ended_no, ended_at, 9 FROM runs WHERE ended_at IS NOT NULL
+    """
+    numbered = await connection.fetch(f"SELECT made_no FROM ({facts}) AS facts ORDER BY created_at, ordinal")
+    assert [row["made_no"] for row in numbered] == list(range(1, 16))
+    assert await connection.fetchval("SELECT nextval('fact_order')") == 16
+    assert await connection.fetchval("SELECT count(*) FROM runs WHERE ended_no IS NULL") == 1
+    await connection.close()

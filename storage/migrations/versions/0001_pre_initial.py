@@ -1,4 +1,4 @@
-"""The first schema: every table there is. Written by `python -m storage.migrations.write_first`."""
+"""The first schema."""
 
 from alembic import op
 

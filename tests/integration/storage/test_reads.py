@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import TextClause, text
 
 from context.errors import CorruptPayloadError, InputInvalidError, NotFoundError
 from context.messages import ChatMessage, message_bytes
@@ -19,7 +19,13 @@ from storage.commits.create_space_user import CreateSpaceUser, create_space_user
 from storage.commits.publish_release import PublishRelease, publish_release
 from storage.commits.put_connection import PutConnection, put_connection
 from storage.commits.update_session import UpdateSession, update_session
+from storage.reads.compactions import PAGE as COMPACTIONS
+from storage.reads.manifests import PAGE as MANIFESTS
+from storage.reads.operations import PAGE as OPERATIONS
+from storage.reads.people import KEYS as API_KEYS
+from storage.reads.sessions import ALL as SESSIONS
 from storage.store import Store
+from storage.weighing import LAST
 from tests.integration.storage.played import play
 from tests.integration.storage.world import KEYS, World, end_run, execute, release, rows, say
 
@@ -46,8 +52,7 @@ async def test_sessions_are_listed_newest_first_page_by_page(store: Store, world
         created = await create_session(store, CreateSession(world.space_id, world.owner_id, "scout", f"title {n}"))
         made.append(created.session_id)
     listed = await _all_pages(reads.sessions, store, world.owner_id, limit=4)
-    assert sorted(one.session_id for one in listed) == sorted(made)
-    assert [one.session_id for one in listed] == sorted(made, reverse=True)
+    assert [one.session_id for one in listed] == made[::-1]
     assert {one.title for one in listed} == {None, *(f"title {n}" for n in range(5))}
 
 
@@ -344,7 +349,7 @@ async def test_pages_stay_whole_while_the_list_grows(store: Store, world: World)
 
 
 HOT = {
-    "sessions": "SELECT * FROM sessions WHERE owner_id = :id AND session_id < :id ORDER BY session_id DESC LIMIT 51",
+    "sessions": "SELECT * FROM sessions WHERE owner_id = :id AND made_no < 9 ORDER BY made_no DESC LIMIT 51",
     "active run": "SELECT * FROM runs WHERE session_id = :id AND status IN ('queued', 'running')",
     "carried": """UPDATE input_deliveries SET run_id = :id
                   WHERE session_id = :id AND run_id IS NULL AND state = 'pending'""",
@@ -352,9 +357,7 @@ HOT = {
     "messages": """SELECT * FROM context_records c JOIN role_contexts x USING (context_id)
                    WHERE c.session_id = :id AND c.seq > 5 ORDER BY c.seq LIMIT 100""",
     "events": "SELECT * FROM run_events WHERE run_id = :id AND run_seq > 5 ORDER BY run_seq LIMIT 100",
-    "operations": """SELECT * FROM operations WHERE run_id = :id
-                     AND (created_at, ordinal, operation_id) > (now(), 1, :id)
-                     ORDER BY created_at, ordinal, operation_id LIMIT 100""",
+    "operations": "SELECT * FROM operations WHERE run_id = :id AND made_no > 5 ORDER BY made_no LIMIT 100",
     "attempts": "SELECT * FROM attempts WHERE operation_id = :id",
     "run inputs": "SELECT * FROM input_deliveries WHERE run_id = :id",
     "view": "SELECT * FROM view_items WHERE view_id = :id AND pos < 50",
@@ -372,6 +375,30 @@ async def test_a_hot_query_is_served_by_an_index(store: Store, world: World, nam
         lines = "\n".join(plan)
     assert "Seq Scan" not in lines, lines
     assert "Index" in lines, lines
+
+
+ORDERED: dict[str, tuple[TextClause, dict[str, Any]]] = {
+    "sessions": (SESSIONS, {"owner_id": uuid4(), "before": 9, "limit": 51}),
+    "keys": (API_KEYS, {"space_id": uuid4(), "after": 0, "limit": 101}),
+    "operations": (OPERATIONS, {"run_id": uuid4(), "owner_id": uuid4(), "after": 5, "limit": 101}),
+    "manifests": (
+        MANIFESTS,
+        {"run_id": uuid4(), "owner_id": uuid4(), "operation_id": None, "after": 5, "limit": 21},
+    ),
+    "compactions": (COMPACTIONS, {"run_id": uuid4(), "owner_id": uuid4(), "after": 5, "limit": 51}),
+    "the last compaction": (LAST, {"context_id": uuid4()}),
+}
+
+
+@pytest.mark.parametrize("name", ORDERED)
+async def test_a_page_is_read_in_the_order_of_its_index(store: Store, name: str) -> None:
+    """DESIGN 5, S13: a page costs what it holds, and nothing is sorted, however long the list is."""
+    statement, binds = ORDERED[name]
+    async with store.database.transaction() as connection:
+        await connection.execute(text("SET LOCAL enable_seqscan = off"))
+        await connection.execute(text("SET LOCAL enable_sort = off"))
+        lines = "\n".join((await connection.execute(text(f"EXPLAIN {statement.text}"), binds)).scalars())
+    assert "Sort" not in lines, lines
 
 
 async def test_a_payload_that_was_swapped_is_noticed(store: Store, world: World, database_url: str) -> None:

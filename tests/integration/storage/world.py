@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import DateTime, text
 
 from context.errors import AgentLoomError
 from context.policy import AgentDefinition, ModelSettings, Release
@@ -18,6 +18,7 @@ from storage.commits.finish_run import finish_run
 from storage.commits.publish_release import PublishRelease, publish_release
 from storage.incoming import AcceptedInput
 from storage.payloads import Keys
+from storage.snapshot_tables import metadata
 from storage.store import FaultPlan, Store
 
 KEYS = Keys(master={"k1": b"m" * 32}, index=b"i" * 32)
@@ -123,3 +124,23 @@ class CrashAt(FaultPlan):
         if point == self._point:
             self._point = None
             raise Crash
+
+
+async def set_clock_back(store: Store) -> None:
+    """What is stored got its times from a clock that was an hour ahead of the database's clock from now on."""
+    for table in metadata.sorted_tables:
+        times = [column.name for column in table.columns if isinstance(column.type, DateTime)]
+        if times:
+            ahead = ", ".join(f"{name} = {name} + interval '1 hour'" for name in times)
+            await execute(store, f'UPDATE "{table.name}" SET {ahead}')
+
+
+class ClockGoesBack(FaultPlan):
+    """The database's clock goes back an hour after each commit. `store` is one without this plan."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def reach(self, point: str) -> None:
+        if point.endswith(".after_commit"):
+            await set_clock_back(self._store)
