@@ -15,12 +15,13 @@ from uuid import UUID
 import httpx
 from httpx_sse import EventSource, SSEError
 
+from cli.asked import STACK, start_command
 from cli.ids import WHERE_TO_LOOK
 from cli.output import CommandError, ExitCode
 from settings import load_client_settings
 
-DEV_FILE = Path(".agentloom/dev.json")
-DEMO_FILE = Path(".agentloom/demo/dev.json")  # left by `agentloom demo` for whoever wants to look closer
+DESCRIPTION = "dev.json"
+DEV_FILE = Path(".agentloom") / DESCRIPTION
 PREFIX = "/api/v1"
 RECONNECT_WITHIN_S = 30.0
 T = TypeVar("T")
@@ -40,12 +41,29 @@ class ApiNotConfiguredError(CommandError):
         )
 
 
+class NoStackError(CommandError):
+    """No stack runs on the data folder that `--stack` names."""
+
+    def __init__(self, stack: Path) -> None:
+        super().__init__(
+            f"No stack runs on {stack}.",
+            why="It was stopped; what it stored is shown while one runs there."
+            if stack.is_dir()
+            else "There is no such folder.",
+            mend=start_command(stack),
+            exit_code=ExitCode.NOT_REACHABLE,
+        )
+
+
 class ApiUnreachableError(CommandError):
     """The API does not answer at the address."""
 
     def __init__(self, address: str) -> None:
+        stack = STACK.get()
         super().__init__(
-            f"AgentLoom does not answer at {address}.", mend="agentloom doctor", exit_code=ExitCode.NOT_REACHABLE
+            f"AgentLoom does not answer at {address}.",
+            mend=start_command(stack) if stack else "agentloom doctor",
+            exit_code=ExitCode.NOT_REACHABLE,
         )
 
 
@@ -99,12 +117,16 @@ class Target:
 
 
 def find_target() -> Target:
-    """AGENTLOOM_API and AGENTLOOM_API_KEY, else the `agentloom dev` that runs in this folder.
+    """The stack that `--stack` names, else AGENTLOOM_API and AGENTLOOM_API_KEY, else this folder's `agentloom dev`.
 
-    Raises ApiNotConfiguredError, or SettingsError for a malformed environment.
+    Raises NoStackError, ApiNotConfiguredError, or SettingsError for a malformed environment.
     """
+    if stack := STACK.get():
+        if (dev := _described(stack / DESCRIPTION)) is None:
+            raise NoStackError(stack)
+        return Target(dev["api"].rstrip("/"), dev["api_key"], dev.get("temporal_ui"))
     told = load_client_settings()
-    dev = _running_dev()
+    dev = _described(DEV_FILE)
     if told.api:
         key = told.api_key.get_secret_value() if told.api_key else ""
         return Target(told.api.rstrip("/"), key or _key_of(dev, told.api))
@@ -119,14 +141,13 @@ def _key_of(dev: Mapping[str, Any] | None, api: str) -> str:
     return str(dev["api_key"]) if dev and dev["api"].rstrip("/") == api.rstrip("/") else ""
 
 
-def _running_dev() -> dict[str, Any] | None:
-    for file in (DEV_FILE, DEMO_FILE):
-        try:
-            found: dict[str, Any] = json.loads(file.read_text())
-        except (OSError, ValueError):
-            continue
-        return found
-    return None
+def _described(file: Path) -> dict[str, Any] | None:
+    """What a running stack says of itself there; None if none does."""
+    try:
+        found: dict[str, Any] = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return None
+    return found
 
 
 class Api:

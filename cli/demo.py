@@ -3,7 +3,8 @@
 Progress goes to standard error as it happens; the answer and each claim, with the command that shows it, are the data.
 
 The stack and its data are the demo's own, in `.agentloom/demo`; they are made anew each time, and everything that was
-started is stopped at the end. What it says can be looked at again with `agentloom dev --data-dir .agentloom/demo`.
+started is stopped at the end. What it says can be looked at again when a stack is started on that folder: each command
+names the folder, so that it asks no other stack.
 """
 
 import asyncio
@@ -91,8 +92,9 @@ async def _demo(question: str, began: float) -> int:
             await _watch(api, stack, watched)
             run = await api.run(watched.run_id)
             print_lines(_answer_lines(run))
-            print_lines(await _evidence(api, run))
-    print_lines(_last_lines(run, time.monotonic() - began))
+            claims = await _evidence(api, run)
+    print_lines([_first_command(ui_port := _ui_port()), *claims, _workflow(run, ui_port)])
+    print_lines([f"Run {run['status']}. Everything is stopped again. {time.monotonic() - began:.1f} s."])
     return exit_code(run)
 
 
@@ -183,7 +185,8 @@ async def _evidence(api: "Api", run: dict[str, Any]) -> list[str]:
     rebuilt = await api.get(f"/operations/{business[-1]}/request")
     checked = await api.get(f"/sessions/{session_id}/verify")
     budget = gauge(last["estimated_input_tokens"], last["input_limit"])
-    show = f"{program()} show"
+    asking = f"{program()} --stack {DATA_DIR}"
+    show = f"{asking} show"
     return [
         f"{len(calls)} model and {len(operations) - len(calls)} tool calls, {_repeats(operations)}: "
         f"{show} operations {run_id}",
@@ -192,7 +195,7 @@ async def _evidence(api: "Api", run: dict[str, Any]) -> list[str]:
         f"last request {budget}: {show} view {run_id}",
         f"rebuilt, sha256 {rebuilt['sha256'][:12]}: {show} request {business[-1]}",
         f"{checked['records']} records and {checked['requests']} requests checked, {len(checked['breaks'])} broken: "
-        f"{program()} verify {session_id}",
+        f"{asking} verify {session_id}",
     ]
 
 
@@ -209,10 +212,22 @@ def program() -> str:
     return "agentloom" if found and Path(found).samefile(mine) else os.path.relpath(mine)
 
 
-def _last_lines(run: dict[str, Any], seconds: float) -> list[str]:
+def _first_command(ui_port: int) -> str:
+    """What has to run while the claims are looked at; beside a stack of one's own too."""
+    ports = f"--api-port 0 --temporal-port 0 --pg-port 0 --ui-port {ui_port}"
+    command = f"{program()} dev --data-dir {DATA_DIR} --app-dir {os.path.relpath(EXAMPLE)} {ports}"
+    return f"To look closer, first in another terminal: {command}"
+
+
+def _ui_port() -> int:
+    """A port for the Temporal UI that the link can name."""
+    from stack.dev import DevOptions
+    from stack.ports import any_free_port, is_free
+
+    usual = DevOptions().ui_port
+    return usual if is_free(usual) else any_free_port()
+
+
+def _workflow(run: dict[str, Any], ui_port: int) -> str:
     workflow = quote(run["workflow_id"], safe="")
-    return [
-        f"its workflow: http://127.0.0.1:8233/namespaces/default/workflows/{workflow}",
-        f"(for the link and the commands: {program()} dev --data-dir {DATA_DIR} --app-dir {os.path.relpath(EXAMPLE)})",
-        f"Run {run['status']}. Everything is stopped again. {seconds:.1f} s.",
-    ]
+    return f"its workflow: http://127.0.0.1:{ui_port}/namespaces/default/workflows/{workflow}"

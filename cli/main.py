@@ -9,10 +9,12 @@ import importlib.metadata
 import io
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cli.asked import STACK
 from cli.output import CommandError, ExitCode, print_error, print_lines
 from context.errors import AgentLoomError, ConfigurationInvalidError, RefusedError, UnavailableError
 
@@ -112,8 +114,16 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    stack: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Ask the `dev` with this data folder, whatever else the environment or the folder names.",
+        ),
+    ] = None,
 ) -> None:
-    """Collects the commands; does nothing itself."""
+    """Collects the commands; only notes which stack they are to ask."""
+    STACK.set(stack)
 
 
 def _tell_usage(mistake: typer.TyperException) -> int:

@@ -1,12 +1,17 @@
 """`agentloom demo` as somebody meets it who has just cloned the repository (SPEC 17)."""
 
+import os
 import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.support.dev_stack import is_alive, run_agentloom
+from tests.support.dev_stack import DevProcess, is_alive, run_agentloom, running_dev
 
 MOST_LINES = 24  # with the line of the installation before it: 25
 SLOWEST_S = 30  # ten when nothing else runs on the machine, which a test cannot know
@@ -18,14 +23,36 @@ class Shown:
 
     progress: str
     claims: str
+    folder: Path
+
+    @property
+    def stack_command(self) -> str:
+        """The command that it says to start first."""
+        found = re.search(r"^To look closer, first in another terminal: (.*)$", self.claims, re.MULTILINE)
+        assert found
+        return found[1]
+
+    @property
+    def commands(self) -> list[str]:
+        """The commands that show its claims."""
+        return re.findall(r"^.*: (\S*agentloom --stack .*)$", self.claims, re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     """What the demo prints, run once in an empty folder."""
-    answer = run_agentloom("demo", folder=tmp_path_factory.mktemp("demo"))
+    folder = tmp_path_factory.mktemp("demo")
+    answer = run_agentloom("demo", folder=folder)
     assert answer.returncode == 0, answer.stderr
-    return Shown(str(answer.stderr), str(answer.stdout))
+    return Shown(str(answer.stderr), str(answer.stdout), folder)
+
+
+def pasted(command: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    """What a shell says to the command."""
+    environment = os.environ | {"AGENTLOOM_API": "http://127.0.0.1:1", "AGENTLOOM_API_KEY": "another's"}
+    return subprocess.run(
+        ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=50
+    )
 
 
 def test_the_demo_ends_well_in_few_lines_and_says_how_long_it_took(shown: Shown) -> None:
@@ -62,11 +89,11 @@ def test_the_context_is_compacted_on_the_way(shown: Shown) -> None:
 
 
 CLAIMS = (
-    r"\d+ model and \d+ tool calls, .*: \S*agentloom show operations \S+",
-    r"last request \[.*\] .*: \S*agentloom show view \S+",
-    r"rebuilt, sha256 [0-9a-f]{12}: \S*agentloom show request \S+",
-    r"\d+ records and \d+ requests checked, 0 broken: \S*agentloom verify \S+",
-    r"its workflow: http://127\.0\.0\.1:8233/namespaces/default/workflows/run%2F\S+",
+    r"\d+ model and \d+ tool calls, .*: \S*agentloom --stack \S+ show operations \S+",
+    r"last request \[.*\] .*: \S*agentloom --stack \S+ show view \S+",
+    r"rebuilt, sha256 [0-9a-f]{12}: \S*agentloom --stack \S+ show request \S+",
+    r"\d+ records and \d+ requests checked, 0 broken: \S*agentloom --stack \S+ verify \S+",
+    r"its workflow: http://127\.0\.0\.1:\d+/namespaces/default/workflows/run%2F\S+",
 )
 
 
@@ -87,8 +114,35 @@ def test_the_answer_quotes_the_documents_and_says_who_speaks(shown: Shown) -> No
     assert "A Run survives the crash of a worker because" in shown.claims
 
 
-def test_the_demo_leaves_its_evidence_in_the_folder(shown: Shown) -> None:
-    """What it says can be looked at again with `agentloom dev` on the same data."""
-    found = re.search(r"agentloom dev --data-dir (\S+)", shown.claims)
-    assert found
-    assert Path(found[1]) == Path(".agentloom/demo")
+def test_a_command_of_the_demo_says_that_its_stack_is_stopped_and_how_to_start_it(shown: Shown) -> None:
+    """SPEC 17: whatever else the environment or the folder names; three lines, exit code 3."""
+    said = pasted(shown.commands[0], shown.folder)
+    assert (said.returncode, said.stdout, len(said.stderr.splitlines())) == (3, "", 3)
+    assert "No stack runs on .agentloom/demo" in said.stderr
+    assert "agentloom dev --data-dir .agentloom/demo --api-port 0" in said.stderr
+
+
+def test_each_command_of_the_demo_shows_what_it_claims_beside_another_stack_of_the_folder(shown: Shown) -> None:
+    """SPEC 17: pasted as it stands there, with a stack of one's own running in the same folder."""
+    assert len(shown.commands) == 6
+    with running_dev(shown.folder / ".agentloom"), started(shown) as ui:
+        said = [pasted(command, shown.folder) for command in shown.commands]
+        assert [(one.returncode, one.stderr) for one in said if one.returncode] == []
+        marks = ("business", "reached the model", "── 1 ", "── 1 system", '"messages":', "everything is as it was")
+        assert [mark for mark, one in zip(marks, said, strict=True) if mark not in one.stdout] == []
+        assert f"{ui}/namespaces/default/workflows/" in shown.claims
+
+
+@contextmanager
+def started(shown: Shown) -> Iterator[str]:
+    """The stack of the demo's data, started as it says; the address of its Temporal UI."""
+    command = [*shlex.split(shown.stack_command), "--json"]
+    with subprocess.Popen(
+        command, cwd=shown.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        stack = DevProcess(process, shown.folder / ".agentloom/demo")
+        try:
+            stack.read_ready_line()
+            yield str(stack.description["temporal_ui"])
+        finally:
+            stack.end()
