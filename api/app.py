@@ -161,7 +161,7 @@ def _connection(row: reads.ConnectionRow) -> StoredConnection:
 
 async def _secret(store: Store, space_id: UUID, name: str) -> str | None:
     try:
-        return (await reads.stored_connection(store, space_id, name)).secret
+        return (await reads.stored_key(store, space_id, name)).secret
     except NotFoundError:
         return None
 

@@ -24,7 +24,6 @@ from egress.errors import (
 )
 from providers import errors, redaction
 from providers.evidence import Evidence
-from providers.profiles import Profile
 from providers.reading import AnswerReader
 
 _LONGEST_ERROR_BODY = 256 << 10
@@ -43,7 +42,6 @@ class ModelTarget:
 
     base_url: str
     api_key: SecretStr | None
-    profile: Profile
     idle_timeout_s: float = 300
     headers: Mapping[str, str] = field(default_factory=dict)
     """Sent with each request; a secret among them belongs into `other_secrets` too."""
@@ -57,7 +55,6 @@ class CompletedCall:
 
     reply: ModelReply
     raw: bytes
-    status: int
     transforms: tuple[str, ...]
     """What was changed: credentials in both, or the text so that it encodes as UTF-8; `raw` has that as it came."""
 
@@ -94,7 +91,7 @@ class ChatClient:
                 await evidence.settled()
                 raise attempt.failure(failure, credentials) from None
             await evidence.settled()
-        return attempt.completed(reply, credentials, response)
+        return attempt.completed(reply, credentials)
 
     @asynccontextmanager
     async def _opened(self, target: ModelTarget, body: bytes) -> AsyncIterator[httpx.Response]:
@@ -168,7 +165,7 @@ class _Attempt:
             evidence.begin()  # an answer in one body shows its first output only now
         return reply
 
-    def completed(self, reply: ModelReply, credentials: Credentials, response: httpx.Response) -> CompletedCall:
+    def completed(self, reply: ModelReply, credentials: Credentials) -> CompletedCall:
         """The answer as it is kept."""
         shown, kept = redaction.reply_without(credentials, reply), redaction.raw_without(credentials, self.raw, reply)
         changes = {
@@ -176,7 +173,7 @@ class _Attempt:
             CREDENTIAL_REMOVED: shown != reply or kept != self.raw,
         }
         transforms = tuple(name for name, happened in changes.items() if happened)
-        return CompletedCall(shown, kept, response.status_code, transforms)
+        return CompletedCall(shown, kept, transforms)
 
     def failure(self, cause: ModelCallError, credentials: Credentials) -> ModelCallError:
         """The error of this attempt: with a fragment, if output had come."""

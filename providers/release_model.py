@@ -176,7 +176,7 @@ class ReleaseModel:
         if self._base_url is None:
             raise EndpointRefusedError
         key = await self._key(self._settings.connection) if self._settings.connection else None
-        return ModelTarget(self._base_url, key, self._profile, idle_timeout_s=self._settings.timeout_s)
+        return ModelTarget(self._base_url, key, idle_timeout_s=self._settings.timeout_s)
 
     async def _key(self, name: str) -> SecretStr | None:
         """The key of the stored connection, if it was stored for the address that this release calls (SPEC L3)."""

@@ -10,7 +10,7 @@ from context.messages import message_from_bytes
 from context.stored_keys import StoredKey
 from storage.covered_results import covered_results
 from storage.database import fetch_one
-from storage.reads.connections import stored_connection
+from storage.reads.connections import stored_key
 from storage.store import Store
 
 SPACE = text("""
@@ -40,10 +40,9 @@ def keys_of(store: Store, release_id: UUID) -> Callable[[str], Awaitable[StoredK
         async with store.reading() as connection:
             row = await fetch_one(connection, SPACE, release_id=release_id)
         try:
-            found = await stored_connection(store, row["space_id"], name) if row else None
+            return await stored_key(store, row["space_id"], name) if row else None
         except NotFoundError:
             return None
-        return StoredKey(found.provider, found.base_url, found.secret) if found else None
 
     return key
 

@@ -5,7 +5,7 @@ what is another person's and what does not exist look the same: NotFoundError. L
 from storage.reads.agents import AgentRow, ReleaseRow, agent, agents, release_row, releases
 from storage.reads.breaks import Break
 from storage.reads.compactions import CompactionRow, compaction, compactions
-from storage.reads.connections import ConnectionRow, StoredConnection, connection, connections, stored_connection
+from storage.reads.connections import ConnectionRow, connection, connections, stored_key
 from storage.reads.contexts import ContextView, RecordRow, RevisionRow, context_revisions, context_view
 from storage.reads.explaining import ComparedRequests, ExplainedPiece, compared, explained
 from storage.reads.inputs import InputRow, run_inputs, session_inputs
@@ -54,7 +54,6 @@ __all__ = [
     "RevisionRow",
     "RunRow",
     "SessionRow",
-    "StoredConnection",
     "UsageTotals",
     "UserRow",
     "agent",
@@ -86,7 +85,7 @@ __all__ = [
     "session_inputs",
     "session_usage",
     "sessions",
-    "stored_connection",
+    "stored_key",
     "usage",
     "users",
     "verified",

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from context.stored_keys import StoredKey
 from storage.database import fetch_all, fetch_one
 from storage.reads.pages import found
 from storage.store import Store
@@ -23,17 +24,6 @@ class ConnectionRow:
     base_url: str | None
     has_key: bool
     models: tuple[Mapping[str, Any], ...]
-
-
-@dataclass(frozen=True)
-class StoredConnection:
-    """A connection with its secret, for the call itself. The secret is part of no text form of this value."""
-
-    name: str
-    provider: str
-    base_url: str | None
-    secret: str | None = field(repr=False)
-    models: tuple[Mapping[str, Any], ...] = ()
 
 
 COLUMNS = """
@@ -55,12 +45,12 @@ async def connection(store: Store, space_id: UUID, name: str) -> ConnectionRow:
         return _row(found(await fetch_one(connection_, ONE, space_id=space_id, name=name), "connection", name))
 
 
-async def stored_connection(store: Store, space_id: UUID, name: str) -> StoredConnection:
-    """One connection with its secret. Raises NotFoundError."""
+async def stored_key(store: Store, space_id: UUID, name: str) -> StoredKey:
+    """The key of one connection, for the call itself. Raises NotFoundError."""
     async with store.reading() as connection_:
         row = found(await fetch_one(connection_, ONE, space_id=space_id, name=name), "connection", name)
         secret = await _secret(store, connection_, row["secret_id"])
-    return StoredConnection(row["name"], row["provider"], row["base_url"], secret, tuple(row["models"]))
+    return StoredKey(row["provider"], row["base_url"], secret)
 
 
 async def _secret(store: Store, connection_: AsyncConnection, secret_id: bytes | None) -> str | None:

@@ -144,6 +144,7 @@ async def test_a_record_larger_than_a_block_is_summarised_in_labelled_fragments(
     assert spans[-1][1] == spans[-1][2] >= 4_000
     assert all("tool" not in {message["role"] for message in request.json["messages"]} for request in summaries(world))
     manifests = [one for one in await world.manifests(run["run_id"]) if one["purpose"] == "compaction"]
+    assert len(manifests) == episode["calls"]
     assert all(one["estimated_input_tokens"] <= one["input_limit"] for one in manifests)
 
 

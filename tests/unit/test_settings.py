@@ -93,6 +93,7 @@ def test_settings_show_no_secret_when_printed(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_settings_cannot_be_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DESIGN 2: settings are frozen."""
     configure(monkeypatch)
     with pytest.raises(ValidationError):
         load_settings().api_port = 1  # type: ignore[misc]
@@ -117,11 +118,13 @@ def test_private_addresses_are_reachable_only_in_dev_or_if_told(
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+asyncpg"])
 def test_every_usual_spelling_of_a_database_address_is_understood(monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+    """SPEC 17: `DATABASE_URL`."""
     monkeypatch.setenv("DATABASE_URL", f"{scheme}://ann@db/loom")
     assert load_database_settings().database_url.get_secret_value() == "postgresql://ann@db/loom"
 
 
 def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SPEC 17."""
     monkeypatch.setenv("AGENTLOOM_API", "")
     assert load_client_settings().api is None
 
@@ -146,6 +149,7 @@ def test_an_app_module_named_like_ours_is_refused_by_name(
 
 
 def test_an_app_folder_with_names_of_its_own_is_fine(tmp_path: Path) -> None:
+    """SPEC 17: only a clash is refused."""
     (tmp_path / "docs_tools.py").touch()
     (tmp_path / "tools").mkdir()
     assert clashing_modules(tmp_path) == ()
@@ -163,6 +167,7 @@ def test_the_app_folder_comes_last_on_the_import_path_and_only_once(
 
 
 def test_a_child_gets_the_environment_less_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SPEC Y6."""
     monkeypatch.setenv("KEPT", "1")
     monkeypatch.setenv("LEFT_OUT", "1")
     environment = inherited_environment(without=["LEFT_OUT"])

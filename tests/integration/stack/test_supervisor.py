@@ -159,6 +159,7 @@ async def test_a_child_that_cannot_start_is_reported_with_its_last_words(
 
 
 async def test_a_child_that_never_answers_is_reported(supervisor: Supervisor, tmp_path: Path) -> None:
+    """SPEC 17: `dev` does not wait for ever."""
     with pytest.raises(StackError, match="mute did not start"):
         await supervisor.start(python_child(tmp_path, "mute", "import time; time.sleep(600)", port=1), within_s=0.3)
 
@@ -178,6 +179,7 @@ async def test_what_a_killed_child_started_itself_is_gone_too(supervisor: Superv
 
 
 def test_the_first_restart_is_at_once_and_later_ones_wait_longer_up_to_a_limit() -> None:
+    """SPEC 17: a child that dies is restarted."""
     pauses = [pause_before_restart(failures) for failures in range(1, 12)]
     assert pauses[0] == 0
     assert pauses == sorted(pauses)

@@ -59,6 +59,7 @@ async def test_no_column_outside_payloads_holds_the_text(store: Store, world: Wo
     marker = "zq-7731-zq"  # longer than anything that a random id holds by chance, as text and as bytes
     await say(store, world, marker, client_key=f"KEY-{marker}")
     tables = await rows(store, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")
+    assert {"payloads", "user_inputs", "context_records"} <= {table["table_name"] for table in tables}
     for table in tables:
         assert await count(store, f"{table['table_name']} t", f"t::text LIKE '%{marker}%'") == 0
         assert await count(store, f"{table['table_name']} t", f"t::text LIKE '%{marker.encode().hex()}%'") == 0

@@ -22,6 +22,7 @@ from tests.integration.storage.world import KEYS, World, count, end_run, release
 
 
 async def test_a_user_is_made_once_however_often_it_is_asked_for(store: Store) -> None:
+    """SPEC Y1, W5."""
     made = await asyncio.gather(*(create_space_user(store, CreateSpaceUser("bob", "member")) for _ in range(8)))
     assert len({one.user_id for one in made}) == 1
     assert sum(one.created for one in made) == 1
@@ -49,6 +50,7 @@ async def test_a_key_names_its_user_until_it_is_revoked(store: Store, world: Wor
 
 
 async def test_an_unknown_key_names_nobody(store: Store, world: World) -> None:
+    """SPEC Y1."""
     assert await reads.find_key(store, "al_guess") is None
     assert await reads.find_key(store, "") is None
     assert await reads.find_key(store, "\ud800") is None
@@ -70,6 +72,7 @@ async def test_a_key_is_shown_once_and_stored_as_a_hash(store: Store, world: Wor
 
 
 async def test_another_spaces_key_cannot_be_revoked(store: Store, world: World) -> None:
+    """SPEC Y1."""
     created = await create_key(store, CreateKey(world.owner_id))
     with pytest.raises(NotFoundError):
         await revoke_key(store, RevokeKey(created.key_id, uuid4()))
@@ -77,6 +80,7 @@ async def test_another_spaces_key_cannot_be_revoked(store: Store, world: World) 
 
 
 async def test_a_key_for_nobody_is_refused(store: Store) -> None:
+    """SPEC Y1."""
     with pytest.raises(NotFoundError):
         await create_key(store, CreateKey(uuid4()))
 
@@ -93,6 +97,7 @@ async def test_publishing_the_same_again_is_the_same_release(store: Store, world
 
 
 async def test_releases_published_at_once_are_numbered_without_gap(store: Store, world: World) -> None:
+    """SPEC 0: a release is numbered."""
     wanted = [PublishRelease(world.space_id, release(instructions=f"v{n}")) for n in range(10)]
     published = await asyncio.gather(*(publish_release(store, one) for one in wanted))
     assert sorted(one.release_no for one in published) == list(range(2, 12))
@@ -108,11 +113,13 @@ async def test_a_release_reads_back_as_it_was_published(store: Store, world: Wor
 
 
 async def test_publishing_in_an_unknown_space_is_refused(store: Store) -> None:
+    """SPEC Y1, E."""
     with pytest.raises(NotFoundError):
         await publish_release(store, PublishRelease(uuid4(), release()))
 
 
 async def test_a_session_needs_an_agent_of_the_space(store: Store, world: World) -> None:
+    """SPEC Y1."""
     with pytest.raises(NotFoundError):
         await create_session(store, CreateSession(world.space_id, world.owner_id, "nobody"))
     with pytest.raises(NotFoundError):
@@ -177,8 +184,8 @@ async def test_a_connection_keeps_its_key_while_provider_and_address_stay(store:
     """L3, L6."""
     await put_connection(store, _connection(world, secret="sk-secret", models=({"id": "m"},)))
     await put_connection(store, _connection(world))
-    stored = await reads.stored_connection(store, world.space_id, "main")
-    assert (stored.secret, stored.models) == ("sk-secret", ({"id": "m"},))
+    assert (await reads.stored_key(store, world.space_id, "main")).secret == "sk-secret"
+    assert (await reads.connection(store, world.space_id, "main")).models == ({"id": "m"},)
     await put_connection(store, _connection(world, base_url="https://elsewhere.example"))
     assert not (await reads.connection(store, world.space_id, "main")).has_key
     assert await count(store, "connections") == 1
@@ -189,7 +196,7 @@ async def test_a_connection_never_shows_its_key(store: Store, world: World) -> N
     request = _connection(world, secret="sk-secret")
     await put_connection(store, request)
     shown = await reads.connections(store, world.space_id)
-    stored = await reads.stored_connection(store, world.space_id, "main")
+    stored = await reads.stored_key(store, world.space_id, "main")
     assert "sk-secret" not in repr((request, shown, stored))
     assert shown[0].has_key
     assert await count(store, "connections c", "c::text LIKE '%sk-secret%'") == 0
@@ -209,12 +216,14 @@ async def test_a_replaced_or_deleted_key_is_gone(store: Store, world: World) -> 
 
 
 async def test_one_connection_put_by_many_at_once_is_one(store: Store, world: World) -> None:
+    """SPEC L6, W5."""
     await asyncio.gather(*(put_connection(store, _connection(world, secret=f"key-{n % 3}")) for n in range(12)))
     assert await count(store, "connections") == 1
-    assert (await reads.stored_connection(store, world.space_id, "main")).secret in {"key-0", "key-1", "key-2"}
+    assert (await reads.stored_key(store, world.space_id, "main")).secret in {"key-0", "key-1", "key-2"}
 
 
 async def test_another_spaces_connection_does_not_exist(store: Store, world: World) -> None:
+    """SPEC L6, Y1."""
     await put_connection(store, _connection(world))
     with pytest.raises(NotFoundError):
         await reads.connection(store, uuid4(), "main")

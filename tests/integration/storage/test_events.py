@@ -23,6 +23,7 @@ async def feed(store: Store) -> AsyncIterator[RunEventFeed]:
 
 
 async def test_a_waiter_is_woken_by_the_commit(store: Store, world: World, feed: RunEventFeed) -> None:
+    """SPEC 16: nobody polls."""
     question = await say(store, world, "q")
     waiting = asyncio.create_task(feed.wait(question.run_id, 1, 20))
     await asyncio.sleep(0)
@@ -31,16 +32,19 @@ async def test_a_waiter_is_woken_by_the_commit(store: Store, world: World, feed:
 
 
 async def test_an_event_that_is_there_already_needs_no_waiting(store: Store, world: World, feed: RunEventFeed) -> None:
+    """SPEC 16."""
     question = await say(store, world, "q")
     assert await feed.wait(question.run_id, 0, 20) is True
 
 
 async def test_a_quiet_run_lets_the_time_pass(store: Store, world: World, feed: RunEventFeed) -> None:
+    """SPEC 16: `wait_s`."""
     question = await say(store, world, "q")
     assert await feed.wait(question.run_id, 1, 0.05) is False
 
 
 async def test_only_the_runs_own_waiters_are_woken(store: Store, world: World, feed: RunEventFeed) -> None:
+    """SPEC 16."""
     first = await say(store, world, "q1")
     await end_run(store, first.run_id)
     waiting = asyncio.create_task(feed.wait(first.run_id, 2, 0.3))
@@ -66,11 +70,13 @@ async def test_a_lost_connection_comes_back_and_wakes_everybody(store: Store, wo
 
 
 async def test_an_unknown_run_is_not_waited_for(store: Store, feed: RunEventFeed) -> None:
+    """SPEC 16, E."""
     with pytest.raises(NotFoundError):
         await feed.wait(uuid4(), 0, 20)
 
 
 async def test_waiters_leave_nothing_behind(store: Store, world: World, feed: RunEventFeed) -> None:
+    """DESIGN 4: nothing grows with the number of waits."""
     question = await say(store, world, "q")
     await asyncio.gather(*(feed.wait(question.run_id, 1, 0.01) for _ in range(50)))
     assert not feed._waiting

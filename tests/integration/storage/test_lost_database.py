@@ -24,6 +24,7 @@ async def _terminate_others(store: Store) -> None:
 
 
 async def test_a_database_that_does_not_listen_is_unavailable() -> None:
+    """SPEC R8."""
     store = Store.open("postgresql://nobody:secret@127.0.0.1:1/none", KEYS)
     with pytest.raises(UnavailableError) as lost:
         await accept_input(store, AcceptInput(uuid4(), uuid4(), "MARK-1"))
@@ -161,6 +162,7 @@ async def test_a_connection_to_a_replaced_primary_is_given_up(store: Store, worl
 
 
 async def test_a_wrong_statement_is_not_taken_for_a_lost_database(store: Store) -> None:
+    """SPEC R8: a fault of ours is not waited out."""
     with pytest.raises(Exception, match="does_not_exist") as wrong:
         async with store.transaction("probe") as connection:
             await connection.execute(text("SELECT does_not_exist"))

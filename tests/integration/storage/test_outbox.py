@@ -85,6 +85,7 @@ async def test_each_intent_arrives_as_it_was_meant(store: Store, world: World) -
 
 
 async def test_what_was_sent_is_not_sent_again(store: Store, world: World) -> None:
+    """SPEC W7."""
     post = Post()
     question = await say(store, world, "q")
     assert await dispatch(store, post, question.outbox_id) == "sent"
@@ -179,6 +180,7 @@ async def test_a_start_that_has_arrived_is_not_sent_again(store: Store, world: W
 
 
 async def test_a_new_intent_is_left_to_its_committer_at_first(store: Store, world: World) -> None:
+    """SPEC W7."""
     await say(store, world, "q")
     assert await Relay(store, Post()).sweep() == 0
 

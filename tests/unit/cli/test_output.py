@@ -68,6 +68,7 @@ def test_json_keeps_its_value(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_text_of_ordinary_characters_stays_as_it_is() -> None:
+    """SPEC 17."""
     text = "tabs\tand\nlines, Grüße, 日本語, 👩‍👩‍👧, עברית"
     assert visible(text) == text
 

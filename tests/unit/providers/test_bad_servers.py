@@ -18,7 +18,6 @@ from egress.client import build_client
 from egress.limits import EgressLimits
 from providers.chat import ChatClient, CompletedCall, ModelTarget
 from providers.errors import BrokenStreamError
-from providers.profiles import profile_for
 from tests.support.certificates import tls_server
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -55,7 +54,7 @@ async def nothing() -> None:
 
 async def call(address: str, *, idle_timeout_s: float = 0.5, body: bytes = b"{}") -> CompletedCall:
     """One attempt, which must be over within seconds whatever the server does."""
-    to = ModelTarget(address, None, profile_for("openai"), idle_timeout_s=idle_timeout_s)
+    to = ModelTarget(address, None, idle_timeout_s=idle_timeout_s)
     async with asyncio.timeout(8), build_client(private_addresses="loopback", limits=LIMITS) as http:
         return await ChatClient(http).complete(to, body, on_first_output=nothing, on_bytes=lambda: None)
 

@@ -39,7 +39,7 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
 
 def target(server: ModelServer, *, idle_timeout_s: float = 5, key: str | None = KEY) -> ModelTarget:
     secret = SecretStr(key) if key is not None else None
-    return ModelTarget(server.base_url, secret, profile_for("openai"), idle_timeout_s=idle_timeout_s)
+    return ModelTarget(server.base_url, secret, idle_timeout_s=idle_timeout_s)
 
 
 async def nothing() -> None:
@@ -60,7 +60,7 @@ async def test_exactly_the_given_bytes_are_sent_with_the_key(http: httpx.AsyncCl
     async with ModelServer(["hello"], strict="plain") as server:
         done = await attempt(http, target(server))
         (request,) = server.requests
-    assert (done.reply.content, done.status) == ("hello", 200)
+    assert done.reply.content == "hello"
     assert request.body == BODY
     assert request.path == "/v1/chat/completions"
     assert request.headers["authorization"] == f"Bearer {KEY}"
@@ -278,7 +278,7 @@ async def test_an_answer_over_the_limit_is_a_failure_by_name() -> None:
 async def test_a_server_that_is_away_may_be_tried_again(http: httpx.AsyncClient) -> None:
     """SPEC L2."""
     with pytest.raises(ModelCallError) as failure:
-        await attempt(http, ModelTarget("http://127.0.0.1:1/v1", None, profile_for("openai")))
+        await attempt(http, ModelTarget("http://127.0.0.1:1/v1", None))
     assert (failure.value.reason, failure.value.retryable) == ("model_unavailable", True)
 
 

@@ -91,7 +91,7 @@ async def ask(http: httpx.AsyncClient, demo: DemoServer, body: bytes) -> ModelRe
     async def nothing() -> None:
         """No evidence is kept."""
 
-    to = ModelTarget(demo.base_url, None, profile_for("demo"))
+    to = ModelTarget(demo.base_url, None)
     done = await ChatClient(http).complete(to, body, on_first_output=nothing, on_bytes=lambda: None)
     return done.reply
 

@@ -371,7 +371,7 @@ async def test_a_function_that_never_returns_does_not_hold_up_the_exit() -> None
     """SPEC S8: its thread is a daemon."""
     running = asyncio.create_task(result("sleeps", seconds=20))
     await asyncio.sleep(0.2)
-    assert all(thread.daemon for thread in threading.enumerate() if thread.name == "tool")
+    assert {thread.daemon for thread in threading.enumerate() if thread.name == "tool"} == {True}
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

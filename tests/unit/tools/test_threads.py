@@ -36,6 +36,7 @@ def started(threads: KeptThreads) -> Work:
 
 
 def test_a_thread_whose_work_has_ended_does_the_next() -> None:
+    """SPEC T1."""
     threads = KeptThreads()
     first = started(threads)
     first.end(threads)
@@ -56,6 +57,7 @@ def test_work_that_never_returns_holds_up_nobody() -> None:
 
 
 def test_only_so_many_idle_threads_are_kept() -> None:
+    """SPEC T1: many tools at once leave no crowd behind."""
     threads = KeptThreads()
     works = [started(threads) for _ in range(MOST_IDLE + 2)]
     for work in works:
@@ -64,6 +66,8 @@ def test_only_so_many_idle_threads_are_kept() -> None:
 
 
 def test_no_room_for_a_thread_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SPEC T9."""
+
     def full(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
