@@ -12,7 +12,7 @@ from temporalio import activity
 from activities.answers import counted
 from activities.failures import translated, until_stored
 from activities.heartbeat import heartbeating
-from activities.model_breaks import BrokenTry, leaving_hash, settle_break
+from activities.model_breaks import ModelTry, leaving_hash, settle_break, spent_before
 from activities.releases import Kit, Releases
 from activities.used import answer_used, break_used
 from context.blocks import Block, block_room, block_text, carried, carried_limit, plan_blocks
@@ -187,12 +187,14 @@ class CompactionActivities:
         begun = await self._permit(call, request, digest)
         if isinstance(begun, BlockVerdict):
             return begun
+        tried = ModelTry(request.operation_id, begun.attempt_no, digest, call.deadline_at)
+        limits = Limits() if call.episode.is_idle else kit.release.definition.limits  # no Run pays for those
+        if over := await spent_before(self._commits, limits, tried):
+            return _failed(over)
         async with leaving_hash(self._commits, request.operation_id, digest):
             answer = await writer.complete(body, on_first_output=_nothing)
         if isinstance(answer, ModelBroke):
             broke = await break_used(self._commits, writer, request.operation_id, answer)
-            tried = BrokenTry(request.operation_id, begun.attempt_no, digest, call.deadline_at)
-            limits = Limits() if call.episode.is_idle else kit.release.definition.limits  # no Run pays for those
             return _failed(await settle_break(self._commits, writer.retry, limits, tried, broke))
         answer = await answer_used(self._commits, writer, request.operation_id, answer)
         return await self._accept(kit, call, request, begun, answer, digest)
@@ -348,7 +350,9 @@ def _failed_as(verdict: dict[str, object]) -> BlockVerdict:
 
 
 def _failed(verdict: ModelVerdict) -> BlockVerdict:
-    return BlockVerdict(kind="failed", code=verdict.code, reason=verdict.end_reason, status=verdict.status)
+    over = {"over_budget": True} if verdict.over_budget else {}  # what is unset is not written into histories
+    why = {"code": verdict.code, "reason": verdict.end_reason, "status": verdict.status}
+    return BlockVerdict.model_validate({"kind": "failed"} | why | over)
 
 
 def _no_plan(code: str, reason: str) -> EpisodePlan:

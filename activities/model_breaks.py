@@ -6,13 +6,14 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from activities.failures import try_again, until_stored
 from context.errors import BudgetExhaustedError, ModelContextLengthError, ModelFailedError, UnavailableError
 from context.policy import Limits, RetryPolicy
-from context.replies import Usage
+from context.spending import spent
 from context.steps import Content, FailAttempt, Failures, ModelBroke, ModelVerdict
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ _LONGEST_WISH_S = 366 * 86_400.0
 
 
 @dataclass(frozen=True)
-class BrokenTry:
-    """The try that broke. `deadline_at` is when the Run's time is used up, in seconds since 1970."""
+class ModelTry:
+    """A try at a call. `deadline_at` is when the Run's time is used up, in seconds since 1970."""
 
     operation_id: UUID
     attempt_no: int
@@ -48,7 +49,7 @@ async def leaving_hash(commits: "RunCommits", operation_id: UUID, request_hash: 
 
 
 async def settle_break(
-    commits: "RunCommits", policy: RetryPolicy, limits: Limits, tried: BrokenTry, broke: ModelBroke
+    commits: "RunCommits", policy: RetryPolicy, limits: Limits, tried: ModelTry, broke: ModelBroke
 ) -> ModelVerdict:
     """Store the failure; the verdict if it was the last try. Raises the failure that Temporal answers with another."""
     before = await until_stored(lambda: commits.failures(tried.operation_id))
@@ -75,14 +76,41 @@ async def settle_break(
     return verdict
 
 
+async def spent_before(commits: "RunCommits", limits: Limits, tried: ModelTry) -> ModelVerdict | None:
+    """The end, if what the tries before this one used reached a limit of the Run (SPEC L5): then it is not made."""
+    if tried.attempt_no == 1 or (limits.max_total_tokens is None and limits.max_cost is None):
+        return None
+    before = await until_stored(lambda: commits.failures(tried.operation_id))
+    if not _is_spent(limits, before.tokens, before.cost):
+        return None
+    verdict = _used_up()
+    unmade = FailAttempt(
+        operation_id=tried.operation_id,
+        attempt_no=tried.attempt_no,
+        request_hash=tried.request_hash,
+        code=BudgetExhaustedError.code,
+        reason=BudgetExhaustedError.end_reason,
+        status=0,
+        verdict=verdict,
+    )
+    await until_stored(lambda: commits.fail_attempt(unmade))
+    return verdict
+
+
 def _too_dear(limits: Limits, before: Failures, broke: ModelBroke) -> ModelVerdict | None:
     """The end if what broke took the Run over a limit (SPEC L5): another try would only add to it."""
-    usage = broke.usage or Usage()
-    tokens = before.tokens + (usage.input_tokens or 0) + (usage.output_tokens or 0)
-    cost = before.cost + (broke.cost or 0)
-    over_tokens = limits.max_total_tokens is not None and tokens >= limits.max_total_tokens
-    if broke.usage is None or not (over_tokens or (limits.max_cost is not None and cost >= limits.max_cost)):
+    if broke.usage is None:
         return None
+    tokens = before.tokens + (broke.usage.input_tokens or 0) + (broke.usage.output_tokens or 0)
+    return _used_up() if _is_spent(limits, tokens, before.cost + (broke.cost or 0)) else None
+
+
+def _is_spent(limits: Limits, tokens: int, cost: Decimal) -> bool:
+    used = spent(tokens=tokens, cost=cost, max_total_tokens=limits.max_total_tokens, max_cost=limits.max_cost)
+    return used is not None
+
+
+def _used_up() -> ModelVerdict:
     over = BudgetExhaustedError
     return ModelVerdict(kind="failed", end_reason=over.end_reason, code=over.code, over_budget=True)
 

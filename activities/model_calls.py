@@ -13,7 +13,7 @@ from activities.answers import Tried, accepted_answer, open_calls
 from activities.batches import Batches
 from activities.failures import translated, until_stored
 from activities.heartbeat import heartbeating
-from activities.model_breaks import BrokenTry, leaving_hash, settle_break
+from activities.model_breaks import ModelTry, leaving_hash, settle_break, spent_before
 from activities.releases import Kit, Releases
 from activities.used import answer_used, break_used
 from context.errors import CallIdsTakenError, SupersededError
@@ -100,12 +100,16 @@ class ModelCallActivities:
         begun = await self._permit(call, request, digest)
         if isinstance(begun, ModelVerdict):
             return _Outcome(begun)
+        tried, limits = (
+            ModelTry(call.operation_id, begun.attempt_no, digest, call.deadline_at),
+            kit.release.definition.limits,
+        )
+        if over := await spent_before(self._commits, limits, tried):
+            return _Outcome(over)
         async with leaving_hash(self._commits, call.operation_id, digest):
             answer = await kit.model.complete(body, on_first_output=lambda: self._first_output(request, begun, digest))
         if isinstance(answer, ModelBroke):
             broke = await break_used(self._commits, kit.model, call.operation_id, answer)
-            tried = BrokenTry(call.operation_id, begun.attempt_no, digest, call.deadline_at)
-            limits = kit.release.definition.limits
             return _Outcome(await settle_break(self._commits, kit.model.retry, limits, tried, broke))
         answer = await answer_used(self._commits, kit.model, call.operation_id, answer)
         return await self._accept(kit, call, request, begun, answer, digest)

@@ -8,6 +8,9 @@ from temporalio import activity
 
 from activities.failures import translated
 from activities.releases import Releases
+from context.errors import BudgetExhaustedError
+from context.policy import Limits
+from context.spending import spent
 from context.steps import FinishedRun, FinishRun, OpenedRun, OpenRun, Step, ToolPlan
 from context.tool_answers import ToolAccepted
 
@@ -16,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class RunTerms(Step):
-    """What an execution works with, beside what is stored: the release's limits, and the calls still to be settled."""
+    """What an execution works with, beside what is stored: the release's limits, and the calls still to be settled.
+
+    `spent`: earlier executions used up the tokens or the money, so that no call may follow (SPEC L5).
+    """
 
     opened: OpenedRun
     agent: str
@@ -26,6 +32,7 @@ class RunTerms(Step):
     continue_late_input: bool
     compact_once: bool = False
     unsettled: tuple[ToolPlan, ...] = ()
+    spent: bool = False
 
 
 class RunActivities:
@@ -53,6 +60,7 @@ class RunActivities:
                 max_parallel_tools=definition.limits.max_parallel_tools,
                 continue_late_input=definition.context.late_input == "continue",
                 compact_once=definition.context.on_overflow == "compact_once",
+                spent=_spent(definition.limits, opened),
                 unsettled=tuple(
                     self._plan(kit.tools.known(one.name), one.ordinal, one.name) for one in opened.unsettled
                 ),
@@ -73,7 +81,19 @@ class RunActivities:
     async def finish_run(self, request: FinishRun) -> FinishedRun:
         """The Run ends, once; a repeat finds how it ended. Its working files go with it (SPEC T10)."""
         async with translated():
-            finished = await self._commits.finish_run(request)
+            finished = await self._commits.finish_run(request, await self._limits(request))
             if not finished.go_on:
                 await self._remove_folder(request.run_id)
             return finished
+
+    async def _limits(self, request: FinishRun) -> Limits | None:
+        """The limits of the Run, if its end is that one of them is reached: then the error says which."""
+        if request.code != BudgetExhaustedError.code:
+            return None
+        kit = await self._releases.kit(await self._commits.release_of(request.run_id))
+        return kit.release.definition.limits
+
+
+def _spent(limits: Limits, opened: OpenedRun) -> bool:
+    most, dearest = limits.max_total_tokens, limits.max_cost
+    return spent(tokens=opened.used_tokens, cost=opened.cost, max_total_tokens=most, max_cost=dearest) is not None

@@ -179,4 +179,6 @@ def next_after(run: Mapping[str, Any]) -> str | None:
         return f"agentloom show manifest {run['run_id']}"
     if run["status"] in ("failed", "stopped"):
         return f"agentloom resume {run['run_id']}"
+    if run["status"] in ("exhausted", "timed_out"):  # what is used up stays so; the next run has its own
+        return f"agentloom ask --session {run['session_id']}"
     return None if run["status"] == SUCCEEDED else f"agentloom show run {run['run_id']}"

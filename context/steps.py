@@ -57,7 +57,8 @@ class UnsettledTool(Step):
 class OpenedRun(Step):
     """What an execution starts from. `batch_id` names a batch that no request carries yet, `unsettled` its open calls.
 
-    `answered`: the answer is stored already and only the end is missing.
+    `answered`: the answer is stored already and only the end is missing. `used_tokens` and `cost` are those of earlier
+    executions; None: unknown.
     """
 
     session_id: UUID
@@ -69,6 +70,8 @@ class OpenedRun(Step):
     batch_id: UUID | None
     unsettled: tuple[UnsettledTool, ...] = ()
     answered: bool = False
+    used_tokens: int = 0
+    cost: Decimal | None = None
 
 
 # --- preparing -------------------------------------------------------------------------------------------------------

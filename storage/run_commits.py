@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from context.policy import Release
+from context.policy import Limits, Release
 from context.steps import (
     Acceptance,
     AcceptModel,
@@ -28,7 +28,7 @@ from storage.batches import BatchCalls, batch_calls
 from storage.commits.accept_model import accept_model
 from storage.commits.begin_attempt import begin_attempt, begin_tool_call
 from storage.commits.fail_attempt import estimated_input, fail_attempt, failures
-from storage.commits.finish_run import finish_run
+from storage.commits.finish_run import finish_run, release_of
 from storage.commits.freeze_request import freeze_request
 from storage.commits.note_sent import note_sent
 from storage.commits.open_run import open_run
@@ -106,5 +106,8 @@ class RunCommits:
     async def record_tool_result(self, request: RecordToolResult) -> bool:
         return await record_tool_result(self._store, request)
 
-    async def finish_run(self, request: FinishRun) -> FinishedRun:
-        return await finish_run(self._store, request)
+    async def release_of(self, run_id: UUID) -> UUID:
+        return await release_of(self._store, run_id)
+
+    async def finish_run(self, request: FinishRun, limits: Limits | None = None) -> FinishedRun:
+        return await finish_run(self._store, request, limits)

@@ -105,8 +105,9 @@ class CompactionWorkflow:
             verdict = await self._summarise(block, plan.blocks)
             if verdict.kind == "stopping":
                 await self._cancellation()
-            if verdict.kind == "failed":
-                raise _Fails(CompactionFailedError.code, verdict.reason or "unknown", block)  # SPEC K8
+            if verdict.kind == "failed":  # SPEC K8, L5
+                code = BudgetExhaustedError.code if verdict.over_budget else CompactionFailedError.code
+                raise _Fails(code, verdict.reason or "unknown", block)
             over_budget = verdict.over_budget
         return over_budget
 

@@ -57,19 +57,26 @@ def because(error: type[RunFailedError], **numbers: int | str) -> Ending:
     return Ending(status, error.end_reason, error.code, error.sentence, dict(numbers))
 
 
+def _used_up(error: type[RunFailedError], raised: str, **numbers: int | str) -> Ending:
+    """A limit of the release is reached: it can't be resumed, and what can be done is said."""
+    way_on = f"Ask again to go on with a new one, or raise {raised} and publish the agent again."
+    ending = because(error, **numbers)
+    return replace(ending, message=f"{ending.message} {way_on}")
+
+
 def out_of_time(deadline_s: int) -> Ending:
     """The Run's active time is used up."""
-    return because(DeadlineExceededError, deadline_s=deadline_s)
+    return _used_up(DeadlineExceededError, "limits.deadline_s", deadline_s=deadline_s)
 
 
 def out_of_loops(max_loops: int) -> Ending:
     """The loop budget is used up."""
-    return because(LoopsExhaustedError, max_loops=max_loops)
+    return _used_up(LoopsExhaustedError, "limits.max_loops", max_loops=max_loops)
 
 
 def over_budget() -> Ending:
-    """The cost or token limit is reached."""
-    return because(BudgetExhaustedError)
+    """The cost or token limit is reached; its numbers are known to whoever records the end."""
+    return _used_up(BudgetExhaustedError, "limits.max_total_tokens or limits.max_cost")
 
 
 WHERE_SET = "The limit follows from context_window, output_reserve_tokens and safety_margin_tokens of the agent."

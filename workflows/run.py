@@ -111,8 +111,11 @@ class RunWorkflow:
         terms = None if self._state else await steps.open_run(self._start)
         if terms is not None:
             self._take(terms)
-            if terms.opened.answered and (finished := await self._answered(serve_late=True)):
+            late = {"serve_late": not terms.spent, "is_spent": terms.spent}
+            if terms.opened.answered and (finished := await self._answered(**late)):
                 return finished
+            if terms.spent:
+                raise RunEnds(over_budget())
             await self._run_tools(terms.unsettled)
         while True:
             finished = await self._loop()

@@ -6,6 +6,7 @@ pure (`context.operations.decide`) and is stored with it, so that a repeat finds
 
 import json
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from context.ids import tool_operation_id
 from context.messages import safe_name
 from context.operations import Answer, CallTools, CutInsideCall, EmptyAnswer, UnreadableCall, Unusable
 from context.replies import Usage
+from context.spending import spent
 from context.steps import Acceptance, AcceptModel, Content, ModelVerdict, PlannedCall
 from storage.appending import Appender, ViewHead
 from storage.counting import ADD_USAGE, cost_after, usage_numbers
@@ -173,9 +175,9 @@ class _Writes:
         """Whether this answer takes the Run over its token or cost limit (SPEC L5). Unknown cost is not over."""
         request = self._request
         tokens = self._heads.used_tokens + _total(request.reply.usage)
-        cost = (self._heads.cost or 0) + (request.cost or 0)
-        over_tokens = request.max_total_tokens is not None and tokens >= request.max_total_tokens
-        return over_tokens or (request.max_cost is not None and cost >= request.max_cost)
+        cost = (self._heads.cost or Decimal(0)) + (request.cost or 0)
+        used = spent(tokens=tokens, cost=cost, max_total_tokens=request.max_total_tokens, max_cost=request.max_cost)
+        return used is not None
 
     def _record(self, kind: str, role: str, content: Sealed) -> UUID:
         record_id, _ = self._records.add(

@@ -1,11 +1,14 @@
 """A block is finished: its answer, the summary so far, and the cursor, in one transaction (SPEC K6, R2)."""
 
+from decimal import Decimal
+
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.episodes import BlockVerdict, FinishBlock
 from context.errors import AttemptSupersededError, SupersededError
 from context.ids import block_operation_id
+from context.spending import spent
 from storage.counting import ADD_USAGE, usage_numbers
 from storage.database import fetch_value
 from storage.episodes import LockedEpisode, lock_episode
@@ -67,9 +70,9 @@ def _is_over_budget(request: FinishBlock, episode: LockedEpisode) -> bool:
         return False
     usage = request.usage
     tokens = episode.run_tokens + (usage.input_tokens or 0) + (usage.output_tokens or 0)
-    cost = (episode.run_cost or 0) + (request.cost or 0)
-    over_tokens = request.max_total_tokens is not None and tokens >= request.max_total_tokens
-    return over_tokens or (request.max_cost is not None and cost >= request.max_cost)
+    cost = (episode.run_cost or Decimal(0)) + (request.cost or 0)
+    used = spent(tokens=tokens, cost=cost, max_total_tokens=request.max_total_tokens, max_cost=request.max_cost)
+    return used is not None
 
 
 def _writes(

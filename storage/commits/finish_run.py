@@ -6,10 +6,14 @@ nobody will try again, are counted here at the latest (SPEC L5).
 
 import json
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.errors import CompactionFailedError, RunLostError, SupersededError
+from context.policy import Limits
+from context.spending import spent
 from context.steps import FinishedRun, FinishRun
 from storage.database import fetch_one, fetch_value
 from storage.event_log import EventLog
@@ -50,6 +54,8 @@ LOST = f"""
 SETTLE = text(f"""
     WITH {settling(run="SELECT run_id FROM runs WHERE run_id = :run_id", which=LOST)} SELECT 1
 """)
+USED = text("SELECT input_tokens + output_tokens AS tokens, cost FROM runs WHERE run_id = :run_id")
+RELEASE = text("SELECT release_id FROM runs WHERE run_id = :run_id")
 CLOSE_EPISODES = """
     UPDATE compaction_episodes SET status = :episode_status, ended_at = now(),
            failure = jsonb_build_object(
@@ -64,8 +70,11 @@ END = """
 """
 
 
-async def finish_run(store: Store, request: FinishRun) -> FinishedRun:
-    """End the Run, or say how it ended already. Raises SupersededError if a newer execution owns it."""
+async def finish_run(store: Store, request: FinishRun, limits: Limits | None = None) -> FinishedRun:
+    """End the Run, or say how it ended already. Raises SupersededError if a newer execution owns it.
+
+    With `limits` the error says in numbers which of them is reached.
+    """
     async with store.transaction("finish_run") as connection:
         run: Any = await fetch_one(connection, LOCK, run_id=request.run_id)
         if run is None or run["execution_no"] != request.execution_no:
@@ -76,7 +85,8 @@ async def finish_run(store: Store, request: FinishRun) -> FinishedRun:
         if may_go_on and await fetch_value(connection, LATE_INPUTS, run_id=request.run_id):
             return FinishedRun(status=run["status"], end_reason=None, code=None, go_on=True)
         await fetch_value(connection, SETTLE, run_id=request.run_id)
-        writes = _writes(request, run)
+        numbers = request.numbers | (await _reached(connection, request.run_id, limits) if limits else {})
+        writes = _writes(request, run, numbers)
         await save_view(connection, writes, request.run_id)
         await writes.send(connection)
         return FinishedRun(status=request.status, end_reason=request.end_reason, code=request.code)
@@ -86,7 +96,22 @@ def _standing(run: Any) -> FinishedRun:
     return FinishedRun(status=run["status"], end_reason=run["end_reason"], code=(run["error"] or {}).get("code"))
 
 
-def _writes(request: FinishRun, run: Any) -> WriteSet:
+async def _reached(connection: AsyncConnection, run_id: UUID, limits: Limits) -> dict[str, int | str]:
+    used: Any = await fetch_one(connection, USED, run_id=run_id)
+    reached = spent(**used, max_total_tokens=limits.max_total_tokens, max_cost=limits.max_cost)
+    return reached.numbers if reached else {}
+
+
+async def release_of(store: Store, run_id: UUID) -> UUID:
+    """The release that the Run is bound to. Raises SupersededError if there is no such Run."""
+    async with store.reading() as connection:
+        found: UUID | None = await fetch_value(connection, RELEASE, run_id=run_id)
+    if found is None:
+        raise SupersededError
+    return found
+
+
+def _writes(request: FinishRun, run: Any, numbers: dict[str, int | str]) -> WriteSet:
     writes = WriteSet()
     for statement in (CARRY, LET_GO, CLOSE_OPERATIONS):
         writes.sql(statement)
@@ -97,12 +122,12 @@ def _writes(request: FinishRun, run: Any) -> WriteSet:
     events = EventLog(request.run_id, run["event_head"])
     events.add("run_ended", status=request.status, end_reason=request.end_reason, code=request.code)
     events.write(writes)
-    writes.sql(END, status=request.status, end_reason=request.end_reason, error=_error(request))
+    writes.sql(END, status=request.status, end_reason=request.end_reason, error=_error(request, numbers))
     writes.bind(run_id=request.run_id)
     return writes
 
 
-def _error(request: FinishRun) -> str | None:
+def _error(request: FinishRun, numbers: dict[str, int | str]) -> str | None:
     if request.code is None:
         return None
-    return json.dumps({"code": request.code, "message": request.message or "", "numbers": request.numbers})
+    return json.dumps({"code": request.code, "message": request.message or "", "numbers": numbers})

@@ -24,7 +24,7 @@ LOCK = text("""
                              WHERE o.run_id = r.run_id AND o.purpose = 'business' AND o.loop_no = r.loops
                                AND o.raw_id IS NOT NULL)
                 THEN r.loops ELSE greatest(0, r.loops - 1) END AS loops,
-           r.answer_record_id IS NOT NULL AS answered
+           r.answer_record_id IS NOT NULL AS answered, r.input_tokens + r.output_tokens AS used_tokens, r.cost
     FROM runs r JOIN sessions s USING (session_id)
     WHERE r.run_id = :run_id FOR UPDATE OF s, r
 """)
@@ -69,7 +69,7 @@ async def open_run(store: Store, request: OpenRun) -> OpenedRun:
         return _opened(run, context_id, batch)
 
 
-FROM_ROW = ("session_id", "release_id", "run_no", "loops", "active_ms", "answered")
+FROM_ROW = ("session_id", "release_id", "run_no", "loops", "active_ms", "answered", "used_tokens", "cost")
 
 
 def _opened(run: Any, context_id: UUID, batch: Sequence[Any]) -> OpenedRun:

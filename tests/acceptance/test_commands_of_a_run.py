@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+import pytest
+
 from tests.support import replies
 from tests.support.compactions import SMALL
-from tests.support.run_world import RunWorld
+from tests.support.run_world import Json, RunWorld
 
 AGENTLOOM = Path(sys.executable).parent / "agentloom"
 HELD = replies.text("the answer").but(hold="answer")
@@ -135,6 +137,20 @@ async def test_a_run_that_failed_shows_the_numbers_of_its_error(world: RunWorld)
     for name, number in run["error"]["numbers"].items():
         assert re.search(rf"{name} +{number}\b", shown), name
     assert json.loads((await command(world, "show", "run", run["run_id"], "--json")).out) == run
+
+
+@pytest.mark.parametrize("limit", [{"max_total_tokens": 60}, {"max_cost": 0.0001}])
+async def test_a_run_that_used_up_its_budget_says_which_and_what_to_do(world: RunWorld, limit: Json) -> None:
+    """SPEC 17, L5: the limit and what was used, and how to go on."""
+    await world.publish(tools=["now"], limits=limit, model={"price": {"input": 10, "output": 10}})
+    world.model.add(replies.calls(("now", {})), "not reached")
+    asked = await command(world, "ask", "--agent", "scout", "What time is it?")
+    what = (
+        "budget tokens, limit 60, used 60" if "max_total_tokens" in limit else "budget cost, limit 0.0001, used 0.0006"
+    )
+    assert (asked.code, what in asked.err, "limits." in asked.err) == (1, True, True)
+    [session] = await world.items("/sessions")
+    assert f"agentloom ask --session {session['session_id']}" in asked.err
 
 
 async def test_a_shown_request_has_the_bytes_that_the_model_got(world: RunWorld) -> None:

@@ -93,3 +93,15 @@ async def test_no_further_block_is_called_once_the_budget_is_used_up(world: RunW
     (episode,) = await world.items(f"/runs/{run['run_id']}/compactions")
     assert episode["blocks"] > 1
     assert (episode["status"], episode["cursor"], episode["failure"]["code"]) == ("failed", 1, "BUDGET_EXHAUSTED")
+
+
+async def test_a_block_whose_break_uses_up_the_budget_ends_the_run_with_that(world: RunWorld) -> None:
+    """SPEC L5, L2: no further try; the Run is exhausted, and did not fail to compact."""
+    broken = replies.deltas_reply([{"content": "half"}], finish_reason=None, usage=None, done=False)
+    await world.publish(tools=["repeat"], **PRICED, limits={"max_total_tokens": 300})
+    world.model.add(*[scripted([repeated(1_200)], [broken])] * 12)
+    run = await world.ask()
+    assert (run["status"], run["end_reason"], run["error"]["code"]) == ("exhausted", "budget", "BUDGET_EXHAUSTED")
+    assert [is_summary(request) for request in world.model.requests] == [False] * 4 + [True]
+    used = run["usage"]["input_tokens"] + run["usage"]["output_tokens"]
+    assert run["error"]["numbers"] == {"budget": "tokens", "limit": 300, "used": used}

@@ -39,6 +39,8 @@ async def test_a_run_out_of_time_is_timed_out(world: RunWorld) -> None:
     world.model.add(replies.text("never").but(hold="never"))
     run = await world.ask()
     assert (run["status"], run["end_reason"], run["error"]["code"]) == ("timed_out", "deadline", "DEADLINE_EXCEEDED")
+    assert run["error"]["numbers"] == {"deadline_s": 1}
+    assert "limits.deadline_s" in run["error"]["message"]
     assert await failure_type(world, run) == "DEADLINE_EXCEEDED"
 
 
@@ -56,6 +58,8 @@ async def test_a_run_without_loops_left_is_exhausted(world: RunWorld) -> None:
     world.model.add(replies.calls(("now", {})))
     run = await world.ask()
     assert (run["status"], run["end_reason"], run["answer"]) == ("exhausted", "loops", None)
+    assert run["error"]["numbers"] == {"max_loops": 1}
+    assert "limits.max_loops" in run["error"]["message"]
     assert await failure_type(world, run) == "LOOPS_EXHAUSTED"
 
 
@@ -67,6 +71,9 @@ async def test_a_run_over_its_budget_is_exhausted(world: RunWorld, limit: Json) 
     run = await world.ask()
     assert (run["status"], run["error"]["code"], len(world.model.requests)) == ("exhausted", "BUDGET_EXHAUSTED", 1)
     assert run["usage"]["input_tokens"] == 50
+    numbers = run["error"]["numbers"]
+    used = (60, 60) if "max_total_tokens" in limit else ("0.0001", run["usage"]["cost"])
+    assert (numbers["limit"], numbers["used"], "limits." in run["error"]["message"]) == (*used, True)
 
 
 async def test_a_question_larger_than_the_window_is_refused_with_numbers(world: RunWorld) -> None:

@@ -139,3 +139,20 @@ async def test_a_call_that_was_cut_off_counts_what_was_sent(world: RunWorld) -> 
     await world.resume(run_id)
     run = await world.ended(run_id)
     assert (run["usage"]["unknown"], run["usage"]["input_tokens"]) == (1, given + 50)
+
+
+@pytest.mark.parametrize("limit", [{"max_total_tokens": 60}, {"max_cost": 0.01}])
+async def test_no_stop_and_resume_gets_round_a_limit(world: RunWorld, limit: Json) -> None:
+    """SPEC L5, S9: what was cut off has used up the budget; a resume calls nothing, and its end says the numbers."""
+    await world.publish(limits=limit, model=PRICE)
+    world.model.add(replies.text("never").but(hold="never"), "not reached")
+    run_id = await world.start(PROMPT)
+    stopped = await cut_off(world, run_id, 1)
+    await world.resume(run_id)
+    run = await world.ended(run_id)
+    assert (run["status"], run["end_reason"], len(world.model.requests)) == ("exhausted", "budget", 1)
+    assert run["usage"] == stopped["usage"]
+    used = run["usage"]["input_tokens"] if "max_total_tokens" in limit else run["usage"]["cost"]
+    [(name, most)] = limit.items()
+    told = {"budget": "tokens", "limit": most} if name == "max_total_tokens" else {"budget": "cost", "limit": str(most)}
+    assert run["error"]["numbers"] == told | {"used": used}

@@ -126,6 +126,22 @@ async def test_a_call_without_an_answer_closes_with_its_code(
     assert [end["status"] for end in run.finished] == [status]
 
 
+async def test_an_execution_that_finds_its_budget_used_up_calls_nothing(stage: Stage) -> None:
+    """SPEC L5, S9: what earlier executions used counts, and calls that were cut off count too."""
+    run = ScriptedRun([tools("t")], terms={"spent": True})
+    async with stage.playing(run):
+        assert await closing(await stage.start()) == (FAILED, "BUDGET_EXHAUSTED")
+    assert run.asked == ["open_run", "finish_run"]
+
+
+async def test_an_answer_stands_although_the_budget_is_used_up(stage: Stage) -> None:
+    """SPEC S7, L5: only the end was missing; nothing more is served."""
+    run = ScriptedRun(terms={"spent": True}, opened={"answered": True})
+    async with stage.playing(run):
+        assert await closing(await stage.start()) == (COMPLETED, None)
+    assert [(end["end_reason"], end.get("loop_budget", 0)) for end in run.finished] == [("answered", 0)]
+
+
 async def test_no_loop_is_begun_beyond_the_budget(stage: Stage) -> None:
     """SPEC S2, R6: the loops of earlier executions count, and tools nobody would read are not run."""
     run = ScriptedRun([tools("t")] * 5, terms={"max_loops": 4}, opened={"loops": 2})

@@ -43,15 +43,15 @@ def test_a_gauge_never_leaves_its_frame(used: int, limit: int, bar: str) -> None
         ("succeeded", 0, None),
         ("failed", 1, "agentloom resume r"),
         ("stopped", 1, "agentloom resume r"),
-        ("exhausted", 1, "agentloom show run r"),
-        ("timed_out", 1, "agentloom show run r"),
+        ("exhausted", 1, "agentloom ask --session s"),
+        ("timed_out", 1, "agentloom ask --session s"),
     ],
 )
 def test_the_exit_code_and_the_next_command_follow_from_how_the_run_ended(
     status: str, code: int, helps: str | None
 ) -> None:
     """17: 0 done, 1 the Run ended otherwise; only failed and stopped Runs can be resumed (S9)."""
-    run = {"run_id": "r", "status": status, "end_reason": "x", "error": None}
+    run = {"run_id": "r", "session_id": "s", "status": status, "end_reason": "x", "error": None}
     assert (exit_code(run), next_after(run)) == (code, helps)
 
 
