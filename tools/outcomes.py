@@ -91,11 +91,17 @@ def without_credentials(outcome: ToolOutcome, secret: str | None) -> ToolOutcome
     """The outcome with the secret that the call was made with replaced, before anything is stored (SPEC Y3, L6)."""
     if secret is None:
         return outcome
-    known = Credentials([secret])
+    known = Credentials([secret, secret.lower()])  # a header's media type is read, and shown, in small letters
     clean = replace(
         outcome,
         content=known.removed_from(outcome.content),
         raw=known.removed_from_bytes(outcome.raw),
-        artifacts=tuple(replace(a, body=known.removed_from_bytes(a.body)) for a in outcome.artifacts),
+        artifacts=tuple(_artifact_without(known, artifact) for artifact in outcome.artifacts),
+        raw_media_type=known.removed_from(outcome.raw_media_type),
     )
     return outcome if clean == outcome else replace(clean, transforms=(*clean.transforms, CREDENTIAL_REMOVED))
+
+
+def _artifact_without(known: Credentials, artifact: Artifact) -> Artifact:
+    name = known.removed_from(artifact.name) if artifact.name else artifact.name
+    return Artifact(known.removed_from(artifact.media_type), known.removed_from_bytes(artifact.body), name)
