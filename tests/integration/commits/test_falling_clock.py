@@ -197,6 +197,20 @@ async def test_compactions_are_listed_as_they_began(store: Store, world: World) 
     assert (listed, cursor) == ([one.ref.episode_id for one in episodes], None)
 
 
+@pytest.mark.parametrize("calls", [2, 5])
+async def test_calls_of_one_answer_are_listed_in_their_order(store: Store, opened: Life, calls: int) -> None:
+    """SPEC S13, 16: they become true at the same moment; a page may end between two of them."""
+    await opened.prepare(store)
+    await opened.accept(store, *(f"tool{n}" for n in range(calls)))
+    found: list[UUID] = []
+    cursor: str | None = None
+    while not found or cursor:
+        page = await reads.operations(store, opened.run_id, opened.world.owner_id, limit=1, cursor=cursor)
+        found += [one.operation_id for one in page.items]
+        cursor = page.next
+    assert found == [opened.operation_id, *(opened.tool(n) for n in range(calls))]
+
+
 async def last_of(store: Store, episode: Episode) -> Any:
     """What the next weighing in its context goes by."""
     context = "SELECT context_id FROM compaction_episodes WHERE episode_id = :id"
