@@ -66,6 +66,7 @@ class ManifestEntry(Answer):
     purpose: Purpose
     model: str
     estimated_input_tokens: int
+    reported_input_tokens: int | None
     input_limit: int
     counting_method: str
     exact: bool

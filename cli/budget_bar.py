@@ -97,7 +97,10 @@ def headline(manifest: Mapping[str, Any]) -> str:
     method = manifest["counting_method"] + ("" if manifest["exact"] else ", estimated")
     trigger = "" if budget["trigger"] is None else f" · compaction from {budget['trigger']}"
     share = used / limit if limit > 0 else 1.0
-    return f"window {budget['context_window']} · input {used} of B {limit} tokens ({share:.0%}){trigger} · {method}"
+    reported = manifest["reported_input_tokens"]
+    said = "" if reported is None else f" · {reported} by the provider's count"
+    window = f"window {budget['context_window']} · input {used} of B {limit} tokens ({share:.0%})"
+    return f"{window}{trigger} · {method}{said}"
 
 
 def _sum(items: Iterable[Mapping[str, Any]], **matching: str) -> int:

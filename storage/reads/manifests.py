@@ -53,12 +53,16 @@ class ManifestBudget:
 
 @dataclass(frozen=True)
 class ManifestRow:
-    """What one request contained; `items` in the order they were sent."""
+    """What one request contained; `items` in the order they were sent.
+
+    `reported_input_tokens`: what the provider counted, None as long as it has not said (SPEC B5).
+    """
 
     operation_id: UUID
     purpose: str
     model: str
     estimated_input_tokens: int
+    reported_input_tokens: int | None
     input_limit: int
     counting_method: str
     exact: bool
@@ -74,6 +78,9 @@ PAGE = text("""
     SELECT o.operation_id, o.made_no, o.purpose, o.name AS model, o.view_id, o.view_length, o.tail,
            m.estimated_input_tokens, m.input_limit, m.counting_method, m.exact, m.transforms, m.validation,
            m.notes, m.created_at, r.release_id,
+           (SELECT CAST(a.usage ->> 'input_tokens' AS bigint) FROM attempts a
+            WHERE a.operation_id = o.operation_id AND NOT CAST(a.usage ->> 'estimated' AS boolean)
+            ORDER BY a.attempt_no DESC LIMIT 1) AS reported_input_tokens,
            (SELECT w.cause FROM request_views w
             WHERE w.view_id = o.view_id AND w.cause IN ('mutation', 'unfolding', 'withdrawal')
               AND NOT EXISTS (SELECT 1 FROM operations p WHERE p.run_id = o.run_id AND p.view_id = o.view_id
@@ -93,7 +100,16 @@ ITEMS = text("""
 DIGESTS = text(
     "SELECT encode(payload_id, 'hex') AS id, encode(digest, 'hex') AS digest FROM payloads WHERE payload_id = ANY(:ids)"
 )
-SAME = ("operation_id", "purpose", "model", "estimated_input_tokens", "input_limit", "counting_method", "exact")
+SAME = (
+    "operation_id",
+    "purpose",
+    "model",
+    "estimated_input_tokens",
+    "reported_input_tokens",
+    "input_limit",
+    "counting_method",
+    "exact",
+)
 
 
 async def manifests(

@@ -32,6 +32,7 @@ async def test_a_provider_that_reports_nothing_is_estimated_and_marked_so(world:
     [attempt], [manifest] = await attempts(world, run), await world.manifests(run["run_id"])
     given, written, estimated = figures(attempt)
     assert (given, estimated) == (manifest["estimated_input_tokens"], True)
+    assert manifest["reported_input_tokens"] is None
     assert written >= 3
     assert (run["usage"]["input_tokens"], run["usage"]["output_tokens"]) == (given, written)
     assert run["usage"]["unknown"] == 1
@@ -58,6 +59,8 @@ async def test_what_the_provider_reports_is_taken_as_it_is(world: RunWorld) -> N
     assert figures(attempt) == (900, 30, False)
     assert (attempt["usage"]["cached_tokens"], attempt["usage"]["reasoning_tokens"]) == (800, 20)
     assert (run["usage"]["cached_tokens"], run["usage"]["unknown"]) == (800, 0)
+    [manifest] = await world.manifests(run["run_id"])
+    assert (manifest["reported_input_tokens"], manifest["estimated_input_tokens"] > 0) == (900, True)
 
 
 async def test_a_stream_cut_before_its_usage_counts_what_had_come(world: RunWorld) -> None:
