@@ -356,7 +356,6 @@ STATEMENTS = (
             attempt_no INTEGER NOT NULL,
             state TEXT NOT NULL,
             started_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
-            begun_at TIMESTAMP WITH TIME ZONE,
             first_output_at TIMESTAMP WITH TIME ZONE,
             ended_at TIMESTAMP WITH TIME ZONE,
             usage JSONB,
@@ -373,7 +372,6 @@ STATEMENTS = (
         CREATE TABLE manifests (
             operation_id UUID NOT NULL,
             estimated_input_tokens BIGINT NOT NULL,
-            estimated_cost NUMERIC,
             input_limit BIGINT NOT NULL,
             counting_method TEXT NOT NULL,
             exact BOOLEAN NOT NULL,

@@ -5,10 +5,9 @@ from alembic import op
 revision = "0003"
 down_revision = "0002"
 
-# A database that begins with this version has the columns from its first step.
 STATEMENTS = (
-    "ALTER TABLE attempts ADD COLUMN IF NOT EXISTS begun_at TIMESTAMP WITH TIME ZONE",
-    "ALTER TABLE manifests ADD COLUMN IF NOT EXISTS estimated_cost NUMERIC",
+    "ALTER TABLE attempts ADD COLUMN begun_at TIMESTAMP WITH TIME ZONE",
+    "ALTER TABLE manifests ADD COLUMN estimated_cost NUMERIC",
 )
 
 
