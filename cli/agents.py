@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
 
 def list_agents(json: AsJson = False) -> int:
-    """List the agents that can be asked, by name, each with its newest release."""
+    """List the agents that can be asked, by name."""
     from cli.client import call_api
 
     found = call_api(lambda api: api.pages("/agents", limit=200))
@@ -49,9 +49,10 @@ def show(
     limit: Annotated[int, typer.Option(min=1, help="List at most this many releases, newest first.")] = 20,
     json: AsJson = False,
 ) -> int:
-    """Show an agent: its newest release with model, window and tools, and a line for each earlier one.
+    """Show an agent's newest release and list the others.
 
-    With --release one of these alone. With --json everything that a release holds, instructions and schemas included.
+    With model, window, limits and tools, and a line for each release. With --release one of these alone. With
+    --json everything that a release holds, instructions and schemas included.
     """
     from cli.client import call_api
 

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 Text = Annotated[str | None, typer.Argument(help="The text; '-' reads it from standard input.", show_default=False)]
 File = Annotated[Path | None, typer.Option("--file", "-f", help="File that holds the text; '-' is standard input.")]
-RunId = Annotated[str, typer.Argument(help="Id of the Run.", callback=id_of("run"))]
+RunId = Annotated[
+    str, typer.Argument(help="Id of the Run; `ask` tells it, and `agentloom sessions show`.", callback=id_of("run"))
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Return as soon as the text is accepted.")]
 
@@ -32,13 +34,19 @@ def register(app: typer.Typer) -> None:
 
 def ask(
     text: Text = None,
-    agent: Annotated[str | None, typer.Option(help="Open a session with this agent.")] = None,
-    session: Annotated[str | None, typer.Option(help="Go on in this session.", callback=id_of("session"))] = None,
+    agent: Annotated[str | None, typer.Option(metavar="NAME", help="Open a session with this agent.")] = None,
+    session: Annotated[
+        str | None, typer.Option(metavar="ID", help="Go on in this session.", callback=id_of("session"))
+    ] = None,
     file: File = None,
     no_wait: NoWait = False,
     json: AsJson = False,
 ) -> int:
-    """Ask a question and wait for the answer, which goes to standard output; progress goes to standard error."""
+    """Ask a question and wait for the answer.
+
+    The answer goes to standard output; progress goes to standard error, first the ids of Run and session. Ctrl-C
+    ends the waiting and not the Run.
+    """
     from cli.client import call_api
     from cli.texts import needed_text
 
@@ -59,15 +67,20 @@ def ask(
 def say(
     text: Text = None,
     session: Annotated[
-        str | None, typer.Option(help="Session whose active Run gets the text.", callback=id_of("session"))
+        str | None,
+        typer.Option(metavar="ID", help="Session whose active Run gets the text.", callback=id_of("session")),
     ] = None,
     run: Annotated[
-        str | None, typer.Option(help="A Run of that session, instead of --session.", callback=id_of("run"))
+        str | None,
+        typer.Option(metavar="ID", help="A Run of that session, instead of --session.", callback=id_of("run")),
     ] = None,
     file: File = None,
     json: AsJson = False,
 ) -> int:
-    """Add something to the Run that is active now (a supplement)."""
+    """Add something to the Run that is active now.
+
+    This is a supplement: the model gets it with its next request, and it starts nothing new.
+    """
     from cli.client import call_api
     from cli.following import DELIVERY
     from cli.texts import needed_text
@@ -93,9 +106,10 @@ def withdraw(
     input_id: Annotated[str, typer.Argument(metavar="INPUT", help="Id of the input.", callback=id_of("input"))],
     json: AsJson = False,
 ) -> int:
-    """Take back something said that still waits: it never reaches the model, and stays in the lists as withdrawn.
+    """Take back something said that still waits.
 
-    `say` tells the id, and so does `agentloom sessions inputs SESSION`.
+    It never reaches the model, and stays in the lists as withdrawn. `say` tells the id, and so does `agentloom
+    sessions inputs SESSION`.
     """
     from cli.client import call_api
     from cli.following import DELIVERY
@@ -126,7 +140,10 @@ def stop(run: RunId, json: AsJson = False) -> int:
 
 
 def resume(run: RunId, text: Text = None, file: File = None, no_wait: NoWait = False, json: AsJson = False) -> int:
-    """Let a failed or stopped Run go on, optionally with something to add."""
+    """Let a failed or stopped Run go on.
+
+    It is the same Run, with what is left of its loops and time; a text is added to it as `say` would.
+    """
     from cli.client import call_api
     from cli.texts import given_text
 
@@ -158,6 +175,8 @@ async def _outcome(api: "Api", begun: Mapping[str, Any], *, no_wait: bool, as_js
         else:
             print_lines([f"run {begun['run_id']} in session {begun['session_id']}"])
         return 0
+    if not as_json:
+        note(f"run {begun['run_id']} in session {begun['session_id']}")
     try:
         run = await follow(api, str(begun["run_id"]), after=begun.get("after", 0), quiet=as_json)
     except asyncio.CancelledError:  # Ctrl-C

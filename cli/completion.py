@@ -22,7 +22,10 @@ def register(app: typer.Typer) -> None:
 
 
 def completion(shell: Annotated[Shell, typer.Argument(help="Your shell.")]) -> int:
-    """Print a completion script, for example for: agentloom completion bash >> ~/.bashrc."""
+    """Print a script that completes commands in your shell.
+
+    For example: agentloom completion bash >> ~/.bashrc
+    """
     from typer.completion import get_completion_script  # type: ignore[attr-defined]  # not re-exported by name
 
     script = get_completion_script(prog_name="agentloom", complete_var="_AGENTLOOM_COMPLETE", shell=shell.value)

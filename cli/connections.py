@@ -22,7 +22,7 @@ Name = Annotated[str, typer.Argument(help="Name of the connection, as `connectio
 def register(app: typer.Typer) -> None:
     """Add the group of commands."""
     group = typer.Typer(
-        help="Store, list and forget the keys and addresses of models and tools.",
+        help="Keep the keys and addresses of models and tools.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
@@ -86,7 +86,10 @@ def list_connections(json: AsJson = False) -> int:
 
 
 def delete(name: Name) -> int:
-    """Forget a connection and its key; releases that name it can no longer call their model."""
+    """Forget a connection and its key.
+
+    Releases that name it can no longer call their model.
+    """
     from cli.client import call_api
 
     call_api(lambda api: api.delete(f"/connections/{quote(name, safe='')}"))

@@ -51,7 +51,11 @@ def register(app: typer.Typer) -> None:
 def demo(
     question: Annotated[str, typer.Argument(help="What to ask about this repository's documents.")] = QUESTION,
 ) -> int:
-    """Ask about this repository's documents, kill the worker half-way, and see the answer come all the same."""
+    """Watch an agent lose its worker and answer all the same.
+
+    It reads this repository's documents and needs no key. The stack is the demo's own, and stopped at the end; the data
+    stays in .agentloom/demo until the next demo.
+    """
     began = time.monotonic()
     _make_room()
     return asyncio.run(_demo(question, began))

@@ -37,9 +37,11 @@ def dev(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON when everything answers.")] = False,
 ) -> None:
-    """Run PostgreSQL, Temporal, worker and API under one parent until Ctrl-C.
+    """Run the whole stack until Ctrl-C.
 
-    With DATABASE_URL or TEMPORAL_ADDRESS set, those servers are used instead of own ones.
+    That is PostgreSQL, Temporal, a worker and the API, under one parent. The other commands find it when they are
+    started in the same folder. After a stop, and after a crash, it goes on with the data that it kept. With
+    DATABASE_URL or TEMPORAL_ADDRESS set, those servers are used instead of own ones.
     """
     from stack.dev import DevOptions
 

@@ -28,7 +28,11 @@ def doctor(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> int:
-    """Check Python, PostgreSQL and its schema, Temporal, the worker, ports, API and model endpoints."""
+    """Look at every part of a stack, and say what mends it.
+
+    The parts are Python, PostgreSQL and its schema, Temporal, the workers, ports, the API and the models'
+    addresses. Exit code 3 if one is broken.
+    """
     from stack.checks import examine
 
     with progress("looking at every part"):

@@ -22,7 +22,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
 def register(app: typer.Typer) -> None:
     """Add the group of commands."""
     group = typer.Typer(
-        help="Make, list and revoke API keys; encrypt anew under a new master key.",
+        help="Make, list and revoke API keys, for administrators.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
@@ -59,7 +59,10 @@ def create(
 
 
 def list_keys(json: AsJson = False) -> int:
-    """List the keys of the space; only the first characters of each are known."""
+    """List the keys of the space.
+
+    Only the first characters of each are known.
+    """
     from cli.client import call_api
 
     found = call_api(lambda api: api.pages("/keys"))
@@ -84,9 +87,10 @@ def revoke(key: Annotated[str, typer.Argument(help="Id of the key.", callback=id
 def bootstrap(
     name: Annotated[str, typer.Argument(help="Name of the administrator, made if new.")] = "admin", json: AsJson = False
 ) -> int:
-    """Make an administrator's key straight in the database, for an installation that has none yet.
+    """Make the first administrator's key.
 
-    Reads the environment of the API process (DATABASE_URL, AGENTLOOM_MASTER_KEYS, AGENTLOOM_INDEX_KEY).
+    It is made straight in the database, for an installation that has none yet. Reads the environment of the API
+    process (DATABASE_URL, AGENTLOOM_MASTER_KEYS, AGENTLOOM_INDEX_KEY).
     """
     import asyncio
 
@@ -115,10 +119,11 @@ def reencrypt(
     rows: Annotated[int, typer.Option(min=1, max=10_000, help="Payloads of one batch, at most.")] = 500,
     json: AsJson = False,
 ) -> int:
-    """Encrypt anew, under the first of AGENTLOOM_MASTER_KEYS, what the others encrypted.
+    """Encrypt anew what older master keys encrypted.
 
-    Afterwards the others can go. Needs the environment of the API process, and may run beside it. Each batch is
-    committed by itself: stopped or killed, it goes on when it is started again.
+    It is then under the first of AGENTLOOM_MASTER_KEYS, and the others can go. Needs the environment of the API
+    process, and may run beside it. Each batch is committed by itself: stopped or killed, it goes on when it is
+    started again.
     """
     import asyncio
 

@@ -37,6 +37,17 @@ COMMAND_MODULES = (
     "docs",
 )
 
+EPILOG = """\b
+To begin, all in one folder, the first command in a terminal of its own:
+  agentloom dev
+  agentloom publish FILE
+  agentloom ask --agent NAME "your question"
+
+\b
+A Session is one conversation with an agent; a Run is one question in it, with
+everything done to answer it. `agentloom demo` shows it all without a file.
+"""
+
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 """How writing to standard output fails where its reader is a file or a device."""
 
@@ -46,6 +57,7 @@ def build_app() -> typer.Typer:
     app = typer.Typer(
         name="agentloom",
         help="AI agents whose work survives crashes and whose context can be trusted.",
+        epilog=EPILOG,
         no_args_is_help=True,
         pretty_exceptions_enable=False,  # it would print local variables, which may be secrets
         rich_markup_mode=None,
@@ -118,7 +130,7 @@ def _root(
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Ask the `dev` with this data folder, whatever else the environment or the folder names.",
+            help="Ask the stack on this data folder, whatever else the environment or the folder names.",
         ),
     ] = None,
 ) -> None:

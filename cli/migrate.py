@@ -19,7 +19,10 @@ def migrate(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
-    """Bring the database at DATABASE_URL to the newest schema; fine to repeat, and to run twice at once."""
+    """Bring a database to the newest schema.
+
+    It is the one at DATABASE_URL; `agentloom dev` does it by itself. Fine to repeat, and to run twice at once.
+    """
     from settings import load_database_settings
 
     url = load_database_settings().database_url.get_secret_value()

@@ -25,7 +25,11 @@ def publish(
     file: Annotated[Path, typer.Argument(help=f"The agent's definition: {FORMATS}.")],
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> int:
-    """Publish an agent definition. Publishing the same content again changes nothing."""
+    """Publish a definition as its agent's next release.
+
+    Publishing the same content again changes nothing. Runs that have begun keep the release they began with. Every
+    key of a definition is in docs/agent-definition.md.
+    """
     from cli.client import ApiRefusedError, call_api
 
     definition = read_definition(file)

@@ -10,7 +10,9 @@ from cli.output import one_line, print_json, print_lines, print_table
 if TYPE_CHECKING:
     from cli.client import Api
 
-SessionId = Annotated[str, typer.Argument(help="Id of the session.", callback=id_of("session"))]
+SessionId = Annotated[
+    str, typer.Argument(help="Id of the session; `agentloom sessions list` tells it.", callback=id_of("session"))
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
 
 
@@ -94,7 +96,7 @@ def messages(
 
 
 def inputs(session: SessionId, json: AsJson = False) -> int:
-    """List what the user sent, in order, with its id and what became of it."""
+    """List what the user sent, and what became of each."""
     from cli.client import call_api
     from cli.following import stands
 

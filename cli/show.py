@@ -81,7 +81,7 @@ def failures(attempts: list[dict[str, Any]]) -> str:
 
 
 def compactions(run: RunId, json: AsJson = False) -> int:
-    """Show a Run's compactions: how far each came, what it covers, gained and cost."""
+    """Show what was summarised, what it gained and cost."""
     from cli.client import call_api
 
     found = call_api(lambda api: api.pages(f"/runs/{run}/compactions"))

@@ -48,7 +48,7 @@ CHANGES = {"same": " ", "added": "+", "removed": "-", "changed": "~", "moved": "
 
 
 def manifest(identity: RunOrOperation, json: AsJson = False) -> int:
-    """Show what a request contained, item by item, and how full its budget was."""
+    """Show what a request contained, and its budget."""
     from cli.client import call_api
 
     found = call_api(lambda api: _manifest_of(api, identity))
@@ -64,7 +64,10 @@ def manifest(identity: RunOrOperation, json: AsJson = False) -> int:
 
 
 def view(identity: RunOrOperation, whole: Whole = False, json: AsJson = False) -> int:
-    """Show a request as the model saw it: its budget, then each message with its size and where it comes from."""
+    """Show a request as the model saw it.
+
+    First where the window goes, then each message with its size and where it comes from.
+    """
     from cli.client import call_api
 
     async def work(api: "Api") -> tuple[Json, list[Json]]:
@@ -85,7 +88,9 @@ def view(identity: RunOrOperation, whole: Whole = False, json: AsJson = False) -
 
 
 def request(identity: RunOrOperation, json: AsJson = False) -> int:
-    """Print the request byte for byte as it was sent, and a line end; its SHA-256 goes to standard error.
+    """Print a request byte for byte as it was sent.
+
+    A line end follows; its SHA-256 goes to standard error.
 
     It is JSON in any case, so --json changes nothing.
     """
@@ -139,7 +144,10 @@ def diff(
     ] = None,
     json: AsJson = False,
 ) -> int:
-    """Compare two requests item by item: what stayed, came, went, changed, or went into a summary."""
+    """Compare two requests item by item.
+
+    Each item stayed, came, went, changed, or went into a summary.
+    """
     from cli.client import call_api
 
     async def work(api: "Api") -> tuple[Json, Json, Json]:

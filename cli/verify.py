@@ -32,7 +32,10 @@ def verify(
     session: Annotated[str, typer.Argument(help="Id of the session.", callback=id_of("session"))],
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> int:
-    """Check content, hash chains, summaries and requests of a session; exit code 1 if anything is broken."""
+    """Check that all of a session is as it was written.
+
+    That is its content, hash chains, summaries and requests. Exit code 1 if anything is broken.
+    """
     from cli.client import call_api
 
     with progress("opening and hashing everything"):

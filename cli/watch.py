@@ -22,7 +22,10 @@ def watch(
     after: Annotated[int, typer.Option(min=0, help="Leave out events up to this run_seq.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print each event as a line of JSON.")] = False,
 ) -> int:
-    """Follow a Run from its first event (or from --after) to its end; an ended one is replayed."""
+    """Follow a Run to its end; one that has ended is replayed.
+
+    It begins with the first event, or behind --after. The exit code is the Run's: 0 if it succeeded, else 1.
+    """
     from cli.client import call_api
     from cli.following import exit_code
 

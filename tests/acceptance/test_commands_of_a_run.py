@@ -128,7 +128,7 @@ async def test_a_run_that_failed_shows_the_numbers_of_its_error(world: RunWorld)
     """SPEC 17, E: where it ended, and whenever it is looked at; --json has them as they are."""
     await world.publish(**SMALL)
     asked = await command(world, "ask", "--agent", "scout", "x" * 7_000)
-    assert (asked.code, len(asked.err.splitlines())) == (1, 6)  # three of progress
+    assert (asked.code, len(asked.err.splitlines())) == (1, 7)  # four of progress
     why = next(line for line in asked.err.splitlines() if "why:" in line)
     assert "input_limit 6744, phase preparing, protected_tokens 7" in why
     [session] = await world.items("/sessions")
