@@ -16,11 +16,11 @@ from tests.support.run_world import RunWorld, Servers, running_world
 from workflows.lost_runs import TemporalWatch
 
 
-async def waiting_for_the_model(world: RunWorld, session: str, *, at: int = 1) -> str:
+async def waiting_for_the_model(world: RunWorld, session: str) -> str:
     """A Run whose model call is under way and will not end by itself."""
     world.model.add(replies.text("too late").but(hold="late"))
     run_id = await world.start("q1", session)
-    await world.model.wait_for_requests(at)
+    await world.model.wait_for_requests(1)
     return run_id
 
 

@@ -31,10 +31,10 @@ def release(*, window: int = 32768, output_limit: int | None = None, **definitio
     )
 
 
-def asks(*names: str, content: str | None = None) -> ChatMessage:
+def asks(*names: str) -> ChatMessage:
     """An assistant message that calls these tools, with ids `c0`, `c1` …"""
     calls = tuple(ToolCall(call_id=f"c{n}", name=name, arguments="{}") for n, name in enumerate(names))
-    return ChatMessage(role="assistant", content=content, tool_calls=calls)
+    return ChatMessage(role="assistant", tool_calls=calls)
 
 
 def reply(content: str | None = None, *calls: ReplyCall, finish_reason: Any = "stop", **more: Any) -> ModelReply:

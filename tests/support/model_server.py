@@ -205,9 +205,8 @@ async def _write_chunk(writer: asyncio.StreamWriter, piece: bytes) -> None:
 class ModelServerProcess:
     """The scripted model as a process of its own. `script` is JSON: `{"replies": […], "by_marker": {…: […]}}`."""
 
-    def __init__(self, script: Mapping[str, Any], folder: Path, *, strict: Dialect | None = None) -> None:
+    def __init__(self, script: Mapping[str, Any], folder: Path) -> None:
         self._folder = folder
-        self._strict = strict
         self._script = folder / "model-script.json"
         self._record = folder / "model-requests.jsonl"
         self._script.write_text(json.dumps(script))
@@ -215,7 +214,6 @@ class ModelServerProcess:
 
     async def __aenter__(self) -> Self:
         options = ["--script", str(self._script), "--record", str(self._record)]
-        options += ["--strict", self._strict] if self._strict else []
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tests.support.model_server", *options, stdout=asyncio.subprocess.PIPE
         )
@@ -248,9 +246,7 @@ async def _serve(options: argparse.Namespace) -> None:
         for marker, script in script.get("by_marker", {}).items()
     }
     default = [scripted.reply_from(reply) for reply in script.get("replies", [])]
-    async with ModelServer(
-        default, by_marker=markers, strict=options.strict, record=options.record, port=options.port
-    ) as server:
+    async with ModelServer(default, by_marker=markers, record=options.record, port=options.port) as server:
         print(server.base_url, flush=True)
         await asyncio.Event().wait()
 
@@ -260,7 +256,6 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--script", type=Path, required=True)
     parser.add_argument("--record", type=Path, required=True)
-    parser.add_argument("--strict", choices=["plain", "deepseek_thinking", "alternating"])
     asyncio.run(_serve(parser.parse_args()))
 
 

@@ -8,12 +8,12 @@ from tests.support.replies import Reply, calls, text
 _BROKEN = ['{"path": "a', "", "[1]", "null", "not json", '{"a": NaN}']
 
 
-def random_replies(seed: int, *, tools: list[str], most_steps: int = 6) -> list[Reply]:
+def random_replies(seed: int, *, tools: list[str]) -> list[Reply]:
     """Replies of one Run: parallel calls, broken and empty arguments, repeated and missing ids, unknown tools,
     reasoning, contents beside calls, empty answers, finish reasons that disagree; the last one is a text.
     """
     rng = random.Random(seed)
-    steps = [_step(rng, tools) for _ in range(rng.randint(0, most_steps))]
+    steps = [_step(rng, tools) for _ in range(rng.randint(0, 6))]
     return [*steps, text(f"answer {seed}", reasoning=rng.choice([None, "thought"]))]
 
 

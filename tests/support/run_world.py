@@ -28,7 +28,7 @@ from storage.commits.create_key import CreateKey, create_key
 from storage.commits.create_space_user import CreateSpaceUser, create_space_user
 from storage.payloads import Keys
 from storage.store import FaultPlan, Store
-from tests.support.model_server import ModelServer, Scripted
+from tests.support.model_server import ModelServer
 from tests.support.prompt_server import PromptServer, serving
 from tests.support.strict_chat import Dialect
 from worker import build_worker, kept_true, open_edges
@@ -244,11 +244,11 @@ async def _new_key(store: Store) -> str:
 
 @asynccontextmanager
 async def working_world(
-    servers: Servers, replies: Sequence[Scripted] = (), *, strict: Dialect | None = "plain", **options: Any
+    servers: Servers, *, strict: Dialect | None = "plain", **options: Any
 ) -> AsyncIterator[RunWorld]:
     """A world with a strict scripted model and a worker in this process; `options` go to the worker."""
     async with (
-        ModelServer(replies, strict=strict) as model,
+        ModelServer(strict=strict) as model,
         running_world(servers, model) as world,
         world.worker(**options),
     ):

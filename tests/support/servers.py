@@ -35,11 +35,11 @@ def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 @contextmanager
-def running_child(spec: ChildSpec, *, within_s: float = 20.0) -> Iterator[subprocess.Popen[bytes]]:
+def running_child(spec: ChildSpec) -> Iterator[subprocess.Popen[bytes]]:
     """A child of the stack that answers, stopped at the end; nobody restarts it."""
     process = spawn(spec)
     try:
-        run_now(_until_ready(spec, process, within_s))
+        run_now(_until_ready(spec, process))
         yield process
     finally:
         send(process, spec.stop_signal)
@@ -60,10 +60,9 @@ def running_postgres(folder: Path, *, durable: bool = False) -> Iterator[postgre
 
 
 @contextmanager
-def running_temporal(folder: Path, *, with_ui: bool = False) -> Iterator[temporal.TemporalServer]:
+def running_temporal(folder: Path) -> Iterator[temporal.TemporalServer]:
     """A Temporal development server in the folder, set up as `agentloom dev` sets up its own."""
-    ui_port = any_free_port() if with_ui else None
-    server = temporal.prepare(folder / "temporal.db", port=any_free_port(), ui_port=ui_port)
+    server = temporal.prepare(folder / "temporal.db", port=any_free_port(), ui_port=None)
     with running_child(server.child(log_file=folder / "temporal.log")):
         yield server
 
@@ -97,8 +96,8 @@ async def _execute(server: postgres.PostgresServer, statement: str) -> None:
         await connection.close()
 
 
-async def _until_ready(spec: ChildSpec, process: subprocess.Popen[bytes], within_s: float) -> None:
-    deadline = time.monotonic() + within_s
+async def _until_ready(spec: ChildSpec, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 20
     while not (process.poll() is None and await spec.is_ready(process.pid)):
         if process.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError(f"{spec.name} did not start: {last_line(spec.log_file)}")

@@ -72,9 +72,9 @@ class Life:
         request = PrepareRequest(release_id=self.world.release_id, execution_no=1, loop=self.loop, **place)
         return await prepare_request(store, request, self.terms, settled)
 
-    async def go_on(self, store: Store, *, says: str = "sunny") -> PreparedRequest:
+    async def go_on(self, store: Store) -> PreparedRequest:
         """Prepare the next loop, with the result of the only call of this one."""
-        settled = self.result(0, attempt=None, says=says)
+        settled = self.result(0, attempt=None, says="sunny")
         self.batch_id, self.loop = self.operation_id, self.loop + 1
         return await self.prepare(store, settled)
 

@@ -39,8 +39,8 @@ RATIO = Decimal("0.80")
 TARGET = Decimal("0.60")
 
 
-def budget_of(limit: int, *, reserve: int = 8192, safety: int = 0, ratio: Decimal = RATIO) -> Budget:
-    return Budget(limit + reserve + safety, reserve, safety, ratio)
+def budget_of(limit: int, *, reserve: int = 8192, ratio: Decimal = RATIO) -> Budget:
+    return Budget(limit + reserve, reserve, 0, ratio)
 
 
 def terms_of(

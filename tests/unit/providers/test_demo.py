@@ -76,13 +76,13 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-def request_for(messages: list[ChatMessage], tools: list[FrozenTool], max_output_tokens: int = 4_096) -> bytes:
+def request_for(messages: list[ChatMessage], tools: list[FrozenTool]) -> bytes:
     return build_body(
         profile=profile_for("demo"),
         model="demo",
         messages=messages,
         tools=tools,
-        max_output_tokens=max_output_tokens,
+        max_output_tokens=4_096,
         parameters={},
     )
 
