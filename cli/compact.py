@@ -182,6 +182,7 @@ WHY = {
     "empty": "The model's summary was empty.",
     "cancelled": "It was stopped.",
     "lost": "Its workflow was ended outside AgentLoom.",
+    "not_started": "Another workflow in Temporal has the id of its workflow.",
     "deadline": "It took longer than the agent's deadline_s.",
     "cannot_fit": "What can't be summarised is over the input limit by itself.",
     "too_many_calls": "It would take more calls than max_compaction_calls of the agent allows.",

@@ -94,13 +94,17 @@ class PrepareRequest(Step):
 
 
 class FreezeRequest(Step):
-    """Freezes the request of an Operation that waited for a compaction."""
+    """Freezes the request of an Operation that waited for a compaction.
+
+    `ended_outside`: why that brought no verdict, if its workflow was ended from outside or could not start.
+    """
 
     context_id: UUID
     release_id: UUID
     execution_no: int
     operation_id: UUID
     loop: int
+    ended_outside: str | None = None
 
 
 class PreparedRequest(Step):

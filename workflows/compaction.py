@@ -67,7 +67,7 @@ class CompactionWorkflow:
         try:
             verdict = await self._work()
         except (asyncio.CancelledError, ActivityError, ApplicationError) as error:
-            if is_cancelled_exception(error):
+            if workflow.cancellation_reason() is not None and is_cancelled_exception(error):
                 self._close(await self._fail(_Fails(CompactionFailedError.code, "cancelled"), "cancelled"))
                 raise
             verdict = await self._fail(_Fails(code_of(error), "internal"), "failed")

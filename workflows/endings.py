@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, FailureError, WorkflowAlreadyStartedError, is_cancelled_exception
 
 from context.episodes import CompactionVerdict
 from context.errors import (
@@ -16,6 +16,7 @@ from context.errors import (
     ModelFailedError,
     ProtectedInputTooLargeError,
     RunFailedError,
+    RunLostError,
     WindowExceededError,
 )
 from context.model_ends import ADVICE
@@ -121,9 +122,18 @@ NO_SUMMARY = {
     " again.",
     "too_many_calls": "It would have taken more calls than context.max_compaction_calls allows; raise that, or give the"
     " model that summarises a larger window, and publish the agent again.",
+    "cancelled": "It was cancelled outside AgentLoom; resume the run.",
     "lost": "Its workflow was ended from outside AgentLoom; resume the run.",
+    "not_started": "Another workflow in Temporal has the id of its workflow; end that one and resume the run.",
 }
 """What to do next, by reasons that only a compaction has."""
+
+
+def why_ended(error: FailureError) -> str:
+    """The reason of a compaction whose workflow was ended from outside, or could not start, and left no verdict."""
+    if isinstance(error, WorkflowAlreadyStartedError):
+        return "not_started"
+    return "cancelled" if is_cancelled_exception(error) else RunLostError.end_reason
 
 
 def not_compacted(verdict: CompactionVerdict) -> Ending:

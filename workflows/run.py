@@ -12,12 +12,12 @@ from uuid import UUID
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey
-from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError, is_cancelled_exception
+from temporalio.exceptions import ApplicationError, ChildWorkflowError, FailureError, WorkflowAlreadyStartedError
 
 from activities.model_calls import CallModel
 from activities.runs import RunTerms
 from context.episodes import CompactionVerdict, EpisodeRef
-from context.errors import ModelContextLengthError
+from context.errors import CompactionFailedError, ModelContextLengthError
 from context.ids import model_operation_id
 from context.steps import FinishedRun, FreezeRequest, ModelVerdict, PreparedRequest, PrepareRequest, ToolPlan
 from workflows import loop as steps
@@ -34,6 +34,7 @@ from workflows.endings import (
     out_of_time,
     over_budget,
     refused,
+    why_ended,
 )
 from workflows.names import COMPACT_UPDATE, OUTCOME_ATTRIBUTE, RUN_WORKFLOW, STATE_QUERY, SUPPLEMENT_SIGNAL
 from workflows.progress import current_details
@@ -52,6 +53,7 @@ class RunWorkflow:
         self._state: RunState | None = start.state
         self._pending: set[int] = set(start.state.pending if start.state else ())
         self._asked_to_compact = bool(start.state and start.state.asked_to_compact)
+        self._is_ending = False
 
     @workflow.run
     async def run(self, start: RunInput) -> RunEnded:
@@ -59,9 +61,8 @@ class RunWorkflow:
         work = asyncio.create_task(self._work())
         try:
             finished = await self._in_time(work)
-        except (asyncio.CancelledError, ActivityError, ApplicationError, ChildWorkflowError) as error:
-            ending = STOPPED if is_cancelled_exception(error) else broken_down(error)
-            finished = await self._end(work, ending)
+        except (asyncio.CancelledError, FailureError) as error:
+            finished = await self._end(work, broken_down(error))
         except RunEnds as end:
             finished = await self._end(work, end.ending)
         return await self._close(finished)
@@ -159,10 +160,10 @@ class RunWorkflow:
 
     async def _admitted(self, prepared: PreparedRequest) -> PreparedRequest:
         """The request once it may be sent: after its compaction, if there is one."""
-        if prepared.stopping:
-            await self._cancellation()
         if prepared.compact is not None:
             prepared = await self._compact(prepared, prepared.compact)
+        if prepared.stopping:
+            await self._cancellation()
         self._pending = {seq for seq in self._pending if seq > prepared.cutoff}
         numbers = {"cutoff": prepared.cutoff, "estimated": prepared.estimated, "input_limit": prepared.input_limit}
         self._move(batch_id=None, prepared=None, **numbers)
@@ -194,14 +195,6 @@ class RunWorkflow:
         numbers = {"estimated": waiting.estimated, "input_limit": waiting.input_limit}
         self._move(phase="compacting", batch_id=None, **numbers)
         ref = EpisodeRef(episode_id=episode_id, release_id=state.release_id, execution_no=execution_no)
-        try:
-            verdict = await steps.compact(CompactionInput(episode=ref, deadline_at=state.deadline_at))
-        except ChildWorkflowError as error:
-            if is_cancelled_exception(error):
-                raise
-            verdict = CompactionVerdict(status="failed", reason="lost")
-        if verdict.status != "succeeded" or verdict.code is not None:
-            raise RunEnds(not_compacted(verdict))
         request = FreezeRequest(
             context_id=state.context_id,
             release_id=state.release_id,
@@ -209,7 +202,23 @@ class RunWorkflow:
             operation_id=state.operation_id,
             loop=state.loop,
         )
+        try:
+            verdict = await steps.compact(CompactionInput(episode=ref, deadline_at=state.deadline_at))
+        except (ChildWorkflowError, WorkflowAlreadyStartedError) as error:
+            if self._is_ending or _is_cancelled():  # the end of the Run took the child along
+                raise
+            return await self._without_summary(request, why_ended(error))
+        if verdict.status != "succeeded" or verdict.code is not None:
+            raise RunEnds(not_compacted(verdict))
         return await steps.freeze(request)
+
+    @staticmethod
+    async def _without_summary(request: FreezeRequest, reason: str) -> PreparedRequest:
+        """The child was ended from outside, which is no stop: the request is sent if it fits (decision 0106)."""
+        prepared = await steps.freeze(request.model_copy(update={"ended_outside": reason}))
+        if prepared.refused == CompactionFailedError.code:
+            raise RunEnds(not_compacted(CompactionVerdict(status="failed", code=prepared.refused, reason=reason)))
+        return prepared
 
     async def _prepare_now(self) -> PreparedRequest:
         state = self._known
@@ -304,7 +313,13 @@ class RunWorkflow:
         return None if finished.go_on else finished
 
     async def _end(self, work: "asyncio.Task[FinishedRun]", ending: Ending) -> FinishedRun:
-        """End what is running, then the Run, whatever arrives meanwhile."""
+        """End what is running, then the Run, whatever arrives meanwhile.
+
+        Once its cancellation is here the Run was stopped, whatever its work came to in the same moment; what else says
+        that it was cancelled is no stop (SPEC S8, W2).
+        """
+        ending = STOPPED if _is_cancelled() else ending
+        self._is_ending = True
         work.cancel()
         await _done(work)
         if self._state is not None:
@@ -352,6 +367,11 @@ class RunWorkflow:
     def _show(self) -> None:
         if self._state is not None:
             workflow.set_current_details(current_details(self._handed_on()))
+
+
+def _is_cancelled() -> bool:
+    """Whether the cancellation of this workflow itself was asked for."""
+    return workflow.cancellation_reason() is not None
 
 
 async def _done(task: "asyncio.Task[FinishedRun]") -> None:

@@ -1,13 +1,22 @@
-"""An episode ends without a summary: nothing of view, snapshot or baselines moves, what was done stays (SPEC K8)."""
+"""An episode ends without a summary: nothing of view, snapshot or baselines moves, what was done stays (SPEC K8).
+
+A call that is under way is over with it. If it was cancelled while its Run goes on, the request that waited for it is
+judged and frozen next (decision 0106); if it failed, that request is not sent.
+"""
 
 import json
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.episodes import FailEpisode
 from context.errors import SupersededError
-from storage.database import fetch_one
+from context.ids import block_operation_id
+from storage.database import fetch_one, fetch_value
 from storage.episodes import LOCK, LockedEpisode
 from storage.event_log import EventLog
-from storage.lost_tries import CLOSE
+from storage.lost_tries import settling
 from storage.store import Store
 from storage.writes import WriteSet
 
@@ -15,14 +24,12 @@ FAIL = """
     UPDATE compaction_episodes SET status = :status, failure = CAST(:failure AS jsonb), ended_at = now()
     WHERE episode_id = :episode_id
 """
-CLOSE_BLOCKS = """
-    UPDATE operations o SET state = 'cancelled', updated_at = now() FROM idle_blocks b
-    WHERE b.episode_id = :episode_id AND o.operation_id = b.operation_id AND o.state = 'calling'
-"""
-CLOSE_TRIES = CLOSE.format(
-    which="o.operation_id IN (SELECT operation_id FROM idle_blocks WHERE episode_id = :episode_id)"
-    " AND a.state = 'calling'"
-)
+CLOSE_BLOCK = text("""
+    UPDATE operations SET state = 'cancelled', updated_at = now()
+    WHERE operation_id = :under_way AND state = 'calling'
+""")
+UNDER_WAY = "a.operation_id = :under_way AND a.state = 'calling'"
+SETTLE = text(f"WITH {settling(run='SELECT run_id FROM runs WHERE run_id = :run_id', which=UNDER_WAY)} SELECT 1")
 # The request that waited was measured, and is never sent: it has its list and its manifest all the same (SPEC A8).
 KEEP_LIST = """
     UPDATE operations o SET view_id = e.view_id, view_length = e.view_length FROM compaction_episodes e
@@ -53,22 +60,31 @@ async def fail_episode(store: Store, request: FailEpisode) -> bool:
         episode = LockedEpisode(**row)
         if not episode.runs and episode.status != "queued":
             return False
+        await end_call(connection, episode.run_id, block_operation_id(request.episode_id, episode.cursor))
         await _writes(request, episode).send(connection)
         return True
 
 
+async def end_call(connection: AsyncConnection, run_id: UUID, under_way: UUID) -> None:
+    """Close a block's call that is under way, and count what was sent (decision 0107). The Run is locked."""
+    await fetch_value(connection, SETTLE, run_id=run_id, under_way=under_way)
+    await connection.execute(CLOSE_BLOCK, {"under_way": under_way})
+
+
+def write_end(writes: WriteSet, events: EventLog, request: FailEpisode) -> None:
+    """Put the end of an episode into the commit's writes."""
+    failure = {"code": request.code, "reason": request.reason, "block": request.block}
+    writes.sql(FAIL, status=request.status, failure=json.dumps(failure), episode_id=request.episode_id)
+    events.add("compaction_finished", episode_id=request.episode_id, outcome=request.status, **failure)
+
+
 def _writes(request: FailEpisode, episode: LockedEpisode) -> WriteSet:
     writes, events = WriteSet(), EventLog(episode.run_id, episode.event_head)
-    failure = {"code": request.code, "reason": request.reason, "block": request.block}
-    writes.sql(FAIL, status=request.status, failure=json.dumps(failure), episode_id=episode.episode_id)
-    if episode.is_idle:
-        writes.sql(CLOSE_BLOCKS)
-        writes.sql(CLOSE_TRIES)
-    else:
+    write_end(writes, events, request)
+    if request.status == "failed" and not episode.is_idle:
         writes.sql(MARK, context_id=episode.context_id)
         writes.sql(KEEP_LIST)
         writes.sql(KEEP_MANIFEST)
-    events.add("compaction_finished", episode_id=episode.episode_id, outcome=request.status, **failure)
     events.write(writes)
     writes.sql(MOVE_RUN, run_id=episode.run_id)
     return writes

@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from context.errors import CompactionFailedError, RunLostError, SupersededError
+from context.errors import SupersededError
 from context.policy import Limits
 from context.spending import spent
 from context.steps import FinishedRun, FinishRun
@@ -57,9 +57,8 @@ SETTLE = text(f"""
 USED = text("SELECT input_tokens + output_tokens AS tokens, cost FROM runs WHERE run_id = :run_id")
 RELEASE = text("SELECT release_id FROM runs WHERE run_id = :run_id")
 CLOSE_EPISODES = """
-    UPDATE compaction_episodes SET status = :episode_status, ended_at = now(),
-           failure = jsonb_build_object(
-               'code', 'COMPACTION_FAILED', 'reason', CAST(:episode_reason AS text), 'block', null)
+    UPDATE compaction_episodes SET status = 'cancelled', ended_at = now(),
+           failure = '{"code": "COMPACTION_FAILED", "reason": "cancelled", "block": null}'
     WHERE run_id = :run_id AND status = 'running' AND operation_id IS NOT NULL
 """
 END = """
@@ -113,12 +112,8 @@ async def release_of(store: Store, run_id: UUID) -> UUID:
 
 def _writes(request: FinishRun, run: Any, numbers: dict[str, int | str]) -> WriteSet:
     writes = WriteSet()
-    for statement in (CARRY, LET_GO, CLOSE_OPERATIONS):
+    for statement in (CARRY, LET_GO, CLOSE_OPERATIONS, CLOSE_EPISODES):
         writes.sql(statement)
-    # An episode that is still open although its failure ends the Run has lost its workflow.
-    is_lost = request.end_reason == CompactionFailedError.end_reason
-    how = ("failed", RunLostError.end_reason) if is_lost else ("cancelled", "cancelled")
-    writes.sql(CLOSE_EPISODES, episode_status=how[0], episode_reason=how[1])
     events = EventLog(request.run_id, run["event_head"])
     events.add("run_ended", status=request.status, end_reason=request.end_reason, code=request.code)
     events.write(writes)

@@ -3,17 +3,20 @@
 The window is large, so that nothing is compacted unless somebody asks for it.
 """
 
+import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from uuid import UUID
 
 import pytest
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ApplicationError, CancelledError
 
 from tests.support import replies
-from tests.support.model_server import RecordedRequest
-from tests.support.run_world import Json, RunWorld
+from tests.support.model_server import ModelServer, RecordedRequest
+from tests.support.run_world import Json, RunWorld, Servers, running_world
+from workflows.lost_runs import TemporalWatch
 
 LARGE: Json = {"model": {"context_window": 24_000, "max_output_tokens": 800}}
 """B is 24000 - 800 - 256 = 22944 tokens of one byte each; what is asked below makes some 9000 of them."""
@@ -64,6 +67,13 @@ async def ended(world: RunWorld, episode_id: str, *, within_s: float = 20) -> Js
     found = await world.get(f"/compactions/{episode_id}", wait_s=within_s)
     assert found["status"] in ENDED, found
     return found
+
+
+async def started(world: RunWorld, episode_id: str) -> None:
+    """Wait until its workflow is there."""
+    async with asyncio.timeout(20):
+        while await TemporalWatch(world.temporal).standing_of_compaction(UUID(episode_id)) == "missing":
+            await asyncio.sleep(0.01)
 
 
 def texts(messages: Sequence[Json]) -> str:
@@ -305,13 +315,22 @@ async def test_it_is_visible_in_temporal_by_session_and_block(world: RunWorld, s
     assert "Fact" not in history
 
 
-async def test_a_stop_ends_it_and_frees_the_session(world: RunWorld, says: Says) -> None:
-    """SPEC S8, K12: the call under way is cancelled, nothing is published; the workflow closes as Canceled."""
+async def end(world: RunWorld, episode_id: str, by: str) -> None:
+    """Stop it through the API, or cancel its workflow as somebody does in the Temporal UI."""
+    if by == "the API":
+        await world.post(f"/compactions/{episode_id}/stop", None, status=202)
+    else:
+        await world.temporal.get_workflow_handle(f"compaction/{episode_id}").cancel()
+
+
+@pytest.mark.parametrize("by", ["the API", "the Temporal UI"])
+async def test_a_stop_ends_it_and_frees_the_session(world: RunWorld, says: Says, by: str) -> None:
+    """SPEC S8, K12, W2: the call under way is cancelled, nothing is published; the workflow closes as Canceled."""
     session = await asked(world, 3)
     says.summary = replies.text(SUMMARY).but(hold="never")
     accepted = await world.post(f"/sessions/{session}/compact", None, status=202)
     await world.model.wait_for_requests(4)
-    await world.post(f"/compactions/{accepted['episode_id']}/stop", None, status=202)
+    await end(world, accepted["episode_id"], by)
     one = await ended(world, accepted["episode_id"], within_s=5)
     assert (one["status"], one["failure"]["reason"]) == ("cancelled", "cancelled")
     handle = world.temporal.get_workflow_handle(one["workflow_id"])
@@ -322,6 +341,26 @@ async def test_a_stop_ends_it_and_frees_the_session(world: RunWorld, says: Says)
     assert {call["state"] for call in operations if call["purpose"] == "compaction"} == {"cancelled"}
     says.summary = replies.text(SUMMARY)
     assert (await compact(world, session))["outcome"] == "activated"
+
+
+@pytest.mark.parametrize("by", ["the API", "the Temporal UI"])
+async def test_a_stop_before_it_began_ends_it_without_a_call(servers: Servers, by: str) -> None:
+    """SPEC S8, K12, W2: no worker was there yet."""
+    async with ModelServer(strict="plain") as model, running_world(servers, model) as world:
+        said = Says()
+        world.model.add(*[said] * 9)
+        async with world.worker():
+            session = await asked(world, 3)
+        accepted = await world.post(f"/sessions/{session}/compact", None, status=202)
+        await started(world, accepted["episode_id"])
+        await end(world, accepted["episode_id"], by)
+        async with world.worker():
+            one = await ended(world, accepted["episode_id"])
+            assert (one["status"], one["failure"]["reason"], one["calls"]) == ("cancelled", "cancelled", 0)
+            with pytest.raises(WorkflowFailureError) as closed:
+                await world.temporal.get_workflow_handle(one["workflow_id"]).result()
+            assert isinstance(closed.value.cause, CancelledError)
+            assert (await compact(world, session))["outcome"] == "activated"
 
 
 async def test_a_time_limit_ends_it(world: RunWorld, says: Says) -> None:

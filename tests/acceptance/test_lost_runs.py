@@ -10,7 +10,6 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from storage.reconciling import Reconciler, silent_runs
 from tests.acceptance.test_history import texts
 from tests.support import replies
-from tests.support.compactions import SMALL, SUMMARY, repeated, scripted
 from tests.support.model_server import ModelServer
 from tests.support.run_world import RunWorld, Servers, running_world
 from workflows.lost_runs import TemporalWatch
@@ -40,25 +39,6 @@ async def test_a_terminated_workflow_frees_its_session(world: RunWorld) -> None:
     assert texts(world.sent[-1])[-2:] == ["MARK-S", "q2"]
     [taken] = [one for one in await world.inputs(second["run_id"]) if one["kind"] == "supplement"]
     assert (taken["input_id"], taken["state"]) == (sent["input_id"], "delivered")
-
-
-async def test_a_compaction_whose_workflow_is_terminated_fails_the_run_with_the_truth(world: RunWorld) -> None:
-    """SPEC S13, K8: the Run does not wait for it, says how it ended and what to do, and can go on."""
-    await world.publish(tools=["repeat"], **SMALL)
-    held = replies.text(SUMMARY).but(hold="summary")
-    world.model.add(*[scripted([repeated(3_000), repeated(3_000), "done"], [held, SUMMARY])] * 9)
-    run_id = await world.start()
-    await world.until(run_id, "compacting")
-    [episode] = await world.items(f"/runs/{run_id}/compactions")
-    await world.temporal.get_workflow_handle(episode["workflow_id"]).terminate("somebody in the Temporal UI")
-    run = await world.ended(run_id, within_s=10)
-    assert (run["status"], run["error"]["code"]) == ("failed", "COMPACTION_FAILED")
-    assert "ended from outside" in run["error"]["message"]
-    [episode] = await world.items(f"/runs/{run_id}/compactions")
-    assert (episode["status"], episode["failure"]["reason"]) == ("failed", "lost")
-    world.model.release("summary")
-    await world.resume(run_id)
-    assert (await world.ended(run_id))["answer"] == "done"
 
 
 async def test_a_lost_run_can_be_resumed_and_its_late_result_changes_nothing(world: RunWorld) -> None:

@@ -16,16 +16,27 @@ from context.episodes import (
     PrepareBlock,
     PublishSnapshot,
 )
-from context.ids import block_operation_id, model_operation_id
+from context.ids import block_operation_id, model_operation_id, root_context_id
 from context.material import piece_of
 from context.messages import ChatMessage
 from context.replies import Usage
-from context.steps import BeginAttempt, Begun, Content, OpenRun, PrepareRequest, Settled, Stopping
+from context.steps import (
+    BeginAttempt,
+    Begun,
+    Content,
+    FreezeRequest,
+    OpenRun,
+    PreparedRequest,
+    PrepareRequest,
+    Settled,
+    Stopping,
+)
 from context.summaries import summary_message
 from storage.commits.begin_attempt import begin_attempt
 from storage.commits.compact_session import CompactionAsked, CompactSession, compact_session
 from storage.commits.fail_episode import fail_episode
 from storage.commits.finish_block import finish_block
+from storage.commits.freeze_request import freeze_request
 from storage.commits.open_idle_episode import open_idle_episode
 from storage.commits.open_run import open_run
 from storage.commits.plan_episode import plan_episode
@@ -114,6 +125,24 @@ class Episode:
             episode_id=self.ref.episode_id, status="failed", code="COMPACTION_FAILED", reason="empty", block=1
         )
         return await fail_episode(store, request)
+
+    async def cancel(self, store: Store) -> bool:
+        request = FailEpisode(
+            episode_id=self.ref.episode_id, status="cancelled", code="COMPACTION_FAILED", reason="cancelled"
+        )
+        return await fail_episode(store, request)
+
+    async def freeze(self, store: Store, *, ended_outside: str | None = None) -> PreparedRequest:
+        """The request of the Run that waited for it."""
+        request = FreezeRequest(
+            context_id=root_context_id(self.run_id),
+            release_id=self.world.release_id,
+            execution_no=self.ref.execution_no,
+            operation_id=model_operation_id(self.run_id, "root", 1),
+            loop=1,
+            ended_outside=ended_outside,
+        )
+        return await freeze_request(store, request, EAGER)
 
     async def up_to(self, store: Store, blocks: int) -> None:
         """Planned, and so many blocks finished."""

@@ -157,6 +157,58 @@ async def test_no_block_of_a_run_begins_after_its_stop(store: Store, world: Worl
     assert await episode.prepare(store, 1) == BlockVerdict(kind="stopping")
 
 
+@pytest.mark.parametrize(("reason", "status"), [("cancelled", "cancelled"), ("lost", "failed")])
+async def test_an_episode_that_was_ended_from_outside_leaves_its_request_to_its_size(
+    store: Store, rival: Store, world: World, reason: str, status: str
+) -> None:
+    """SPEC K8, R5: recorded once whoever sends it; the call under way is over, and what comes late is refused."""
+    episode = await episode_of_a_run(store, world)
+    await episode.up_to(store, 1)
+    await episode.prepare(store, 1)
+    if reason == "cancelled":
+        await episode.cancel(store)
+    frozen = await sent_by_two(store, rival, lambda writer: episode.freeze(writer, ended_outside=reason))
+    assert (frozen.refused, frozen.compact) == (None, None)
+    row = await standing(store, episode)
+    assert (row["status"], row["failure"]) == (status, {"code": "COMPACTION_FAILED", "reason": reason, "block": None})
+    assert await count(store, "run_events", "type = 'compaction_finished'") == 1
+    assert await count(store, "operations", "purpose = 'compaction' AND state = 'cancelled'") == 1
+    assert await refused(episode.finish(rival, 1)) is SupersededError
+    assert (await episode.publish(rival)).status == status
+    assert await count(store, "operations", "purpose = 'business' AND state = 'calling'") == 1
+
+
+async def test_what_was_published_before_its_workflow_was_ended_is_used(store: Store, world: World) -> None:
+    """SPEC K7, K9: a published summary is a fact, whatever becomes of the workflow then."""
+    episode = await episode_of_a_run(store, world)
+    await episode.up_to(store, BLOCKS)
+    await episode.publish(store)
+    before = await standing(store, episode)
+    assert (await episode.freeze(store, ended_outside="lost")).refused is None
+    assert await standing(store, episode) == before
+    assert await count(store, "manifests", "notes = '[\"compaction:activated\"]'") == 1
+
+
+async def test_what_failed_before_its_workflow_was_ended_stays_failed(store: Store, world: World) -> None:
+    """SPEC K8: no summary could be made, and that is why the request is not sent."""
+    episode = await episode_of_a_run(store, world)
+    await episode.fail(store)
+    before = await everything(store)
+    assert (await episode.freeze(store, ended_outside="lost")).refused == "COMPACTION_FAILED"
+    assert await everything(store) == before
+
+
+async def test_no_request_is_frozen_after_the_stop_of_its_run(store: Store, world: World) -> None:
+    """SPEC S8: its compaction may have been ended in the same moment; there is no permit, and no failure of the Run."""
+    episode = await episode_of_a_run(store, world)
+    await episode.cancel(store)
+    await request_stop(store, RequestStop(episode.run_id, world.owner_id))
+    before = await everything(store)
+    frozen = await episode.freeze(store, ended_outside="cancelled")
+    assert (frozen.stopping, frozen.refused, frozen.compact) == (True, None, None)
+    assert await everything(store) == before
+
+
 # --- of an idle Session ----------------------------------------------------------------------------------------------
 
 
