@@ -198,6 +198,11 @@ class Settings(DatabaseSettings):
     """Least severe log line that is written."""
 
     @property
+    def keys_by_id(self) -> dict[str, bytes]:
+        """The master keys as they were given; their order says which one encrypts."""
+        return {key.id: key.key for key in self.master_keys}
+
+    @property
     def allowed_private_addresses(self) -> PrivateAddresses:
         """The rule in force: what was set, else loopback in dev and none in production."""
         return self.private_addresses or ("loopback" if self.mode == "dev" else "none")

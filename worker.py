@@ -176,7 +176,7 @@ async def run_worker(settings: Settings, faults: FaultPlan | None = None) -> Non
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    keys = Keys({key.id: key.key for key in settings.master_keys}, settings.index_key)
+    keys = Keys(settings.keys_by_id, settings.index_key)
     store = Store.open(settings.database_url.get_secret_value(), keys, faults=faults)
     private = settings.allowed_private_addresses
     async with open_edges(store, private_addresses=private, work_dir=settings.work_dir) as edges:

@@ -20,7 +20,7 @@ async def serve(settings: Settings) -> None:
 
 @asynccontextmanager
 async def _store(settings: Settings) -> AsyncIterator[Store]:
-    keys = Keys({key.id: key.key for key in settings.master_keys}, settings.index_key)
+    keys = Keys(settings.keys_by_id, settings.index_key)
     store = Store.open(settings.database_url.get_secret_value(), keys)
     try:
         yield store

@@ -192,7 +192,7 @@ async def _store() -> "AsyncIterator[Store]":
     from storage.store import Store
 
     settings = load_settings()
-    keys = Keys({key.id: key.key for key in settings.master_keys}, settings.index_key)
+    keys = Keys(settings.keys_by_id, settings.index_key)
     store = Store.open(settings.database_url.get_secret_value(), keys, pool_size=1)
     try:
         yield store

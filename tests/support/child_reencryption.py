@@ -18,7 +18,7 @@ from tests.support.faults import Fault, Strikes
 async def main() -> None:
     faults = [Fault.from_json(one) for one in json.loads(sys.stdin.readline())]
     settings = load_settings()
-    keys = Keys({key.id: key.key for key in settings.master_keys}, settings.index_key)
+    keys = Keys(settings.keys_by_id, settings.index_key)
     store = Store.open(settings.database_url.get_secret_value(), keys, faults=Strikes(*faults))
     async for _ in reencrypted(store, ReencryptPayloads(rows=3)):
         pass

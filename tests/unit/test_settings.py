@@ -42,7 +42,7 @@ def test_a_complete_environment_is_enough(monkeypatch: pytest.MonkeyPatch) -> No
     configure(monkeypatch)
     settings = load_settings()
     assert settings.database_url.get_secret_value() == "postgresql://ann:pass@db:5432/loom"
-    assert [key.id for key in settings.master_keys] == ["new", "old"]
+    assert list(settings.keys_by_id) == ["new", "old"]
     assert settings.index_key == bytes(range(32))
 
 
