@@ -83,6 +83,6 @@ def _say_ready(description: dict[str, Any], data_dir: Path, seconds: float, *, a
             f"  API key      {description['api_key']}",
             f"  Data, logs   {data_dir}, {data_dir / 'logs'}",
             "",
-            "Next: agentloom demo      Stop: Ctrl-C",
+            "Next, in another terminal: agentloom publish FILE      Stop: Ctrl-C",
         )
     )
