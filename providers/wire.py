@@ -134,24 +134,6 @@ def assemble(parts: Iterable[bytes], *, fields: bytes) -> bytes:
     return b'{"messages":[' + b",".join(present) + b"]," + fields[1:]
 
 
-def build_body(
-    *,
-    profile: Profile,
-    model: str,
-    messages: Sequence[ChatMessage],
-    tools: Sequence[FrozenTool],
-    max_output_tokens: int,
-    parameters: Mapping[str, Any],
-    merge_user_messages: bool | None = None,
-) -> bytes:
-    """The whole body at once, for callers that keep no bytes."""
-    units = wire_units(messages, profile=profile, merge_user_messages=merge_user_messages)
-    fields = request_fields(
-        profile=profile, model=model, tools=tools, max_output_tokens=max_output_tokens, parameters=parameters
-    )
-    return assemble((unit_bytes(unit, profile=profile) for unit in units), fields=fields)
-
-
 def _assistant_form(message: ChatMessage, profile: Profile, *, in_tool_turn: bool) -> dict[str, Any]:
     form: dict[str, Any] = {"role": "assistant", "content": message.content}
     if not _has_text(message.content):

@@ -16,7 +16,7 @@ from providers.chat import ChatClient, CompletedCall, ModelTarget
 from providers.errors import BrokenStreamError, EndpointRefusedError, RedirectRefusedError
 from providers.profiles import profile_for
 from providers.redaction import WITHHELD
-from providers.wire import build_body
+from tests.support.bodies import build_body
 from tests.support.model_server import ModelServer
 from tests.support.replies import Reply, body, calls, error, event, raw, text
 

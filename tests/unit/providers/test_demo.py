@@ -20,7 +20,7 @@ from providers.demo.extraction import keywords, sentences_of
 from providers.demo.rules import _PATH, NOTICE, next_step
 from providers.demo.server import DemoServer, serve
 from providers.profiles import profile_for
-from providers.wire import build_body
+from tests.support.bodies import build_body
 from tests.support.strict_chat import violations
 
 QUESTION = "How does a run survive a crash of the worker?"

@@ -8,7 +8,7 @@ from context.policy import FrozenTool
 from context.replies import ModelReply
 from providers.profiles import profile_for
 from providers.reading import AnswerReader
-from providers.wire import build_body
+from tests.support.bodies import build_body
 from tests.support.random_replies import random_replies
 from tests.support.replies import Reply
 from tests.support.strict_chat import Dialect, violations

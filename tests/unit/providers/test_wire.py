@@ -15,13 +15,13 @@ from providers.wire import (
     MESSAGE_SEPARATOR,
     NO_OUTPUT,
     assemble,
-    build_body,
     request_fields,
     tools_json,
     unit_bytes,
     wire_arguments,
     wire_units,
 )
+from tests.support.bodies import build_body
 from tests.support.strict_chat import Dialect, violations
 
 PROVIDERS = ["openai", "deepseek", "openai_compatible", "demo"]
