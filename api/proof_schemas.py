@@ -113,7 +113,18 @@ class RevisionList(Answer):
 
 
 BreakName = Literal[
-    "content", "chain", "order", "record", "revision", "input", "coverage", "view", "doubled", "request"
+    "content",
+    "chain",
+    "order",
+    "record",
+    "revision",
+    "input",
+    "coverage",
+    "view",
+    "doubled",
+    "request",
+    "run",
+    "operation",
 ]
 
 
@@ -121,9 +132,11 @@ class VerifiedBreak(Answer):
     """What kind of thing is broken, of which record, context, input, summary, request …, and at which number in it.
 
     `content`: what is stored is gone or not what its hash says. `chain`: a record is not what the hash chain says, or
-    is missing. `order`: the session's own numbering has a gap. `record`: a record does not fit its message. `revision`:
-    a revision is missing. `input`: an input is missing or shown in other words. `coverage`: a summary does not cover
-    what it says. `doubled`: a request shows a piece twice. `request`: what was sent can't be rebuilt.
+    is missing. `order`: the session's own numbering has a gap. `record`: a record does not fit its message or what it
+    came from. `revision`: a revision is missing. `input`: an input is missing, shown in other words, or not delivered
+    as it says. `coverage`: a summary does not cover what it says. `view`: a list has lost items or shows another thing
+    than it names. `doubled`: a request shows a piece twice. `request`: what was sent can't be rebuilt. `run`: a run's
+    number, end or answer is not what its events say. `operation`: a call is not what batch, event or record say.
     """
 
     kind: BreakName

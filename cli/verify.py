@@ -16,8 +16,10 @@ MEANINGS = {
     "revision": "a revision of the context is missing or disagrees with its records",
     "input": "the input is missing, or shown in other words than it came in",
     "coverage": "the summary does not cover what it says, or is shown in other words",
-    "view": "its saved view has lost items, or claims what the run could not see",
+    "view": "the list has lost items, shows another thing than it names, or claims what the run could not see",
     "doubled": "the request shows this piece twice",
+    "operation": "the call is not what its batch, its event or its record say of it",
+    "run": "its number, end or answer is not what its events, inputs and calls say",
     "request": "the request can't be rebuilt with the hash it was sent with",
 }
 """What each kind of break means to a person (SPEC M7)."""

@@ -49,6 +49,7 @@ class AcceptedInput(Receipt):
 def receive_input(
     store: Store,
     writes: WriteSet,
+    events: EventLog,
     *,
     session: LockedSession,
     run_id: UUID,
@@ -56,7 +57,10 @@ def receive_input(
     kind: InputKind,
     text: str,
 ) -> Receipt:
-    """Add content, input and pending delivery to the writes, and move the session's heads."""
+    """Add content, input and pending delivery to the writes and an event to the log, and move the session's heads.
+
+    The event bears witness to what was accepted: its content id is that of the input for ever (SPEC M7).
+    """
     seq = session.input_head + 1
     receipt = Receipt(input_id=new_id(), input_seq=seq, kind=kind, run_id=run_id, delivery_id=new_id())
     sealed = store.payloads.seal(message_bytes(ChatMessage(role="user", content=text)))
@@ -67,13 +71,9 @@ def receive_input(
         input_deliveries, [place | {"delivery_id": receipt.delivery_id, "run_id": run_id, "state": "pending"}]
     )
     writes.sql(MOVE_HEADS, input_head=seq, run_head=run_head, locked_session=session.session_id)
+    ids = {"input_id": receipt.input_id, "delivery_id": receipt.delivery_id, "content_id": sealed.payload_id.hex()}
+    events.add("input_accepted", input_seq=seq, kind=kind, **ids)
     return receipt
-
-
-def announce_input(events: EventLog, receipt: Receipt) -> None:
-    """Add the input's event to the Run's log."""
-    ids = {"input_id": receipt.input_id, "delivery_id": receipt.delivery_id}
-    events.add("input_accepted", input_seq=receipt.input_seq, kind=receipt.kind, **ids)
 
 
 def bind_carried(writes: WriteSet, session_id: UUID, run_id: UUID) -> None:

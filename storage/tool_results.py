@@ -68,7 +68,7 @@ def write_result(writes: WriteSet, result: SealedResult) -> None:
         whole_id=result.whole.payload_id if result.whole else None,
         raw_media_type=request.raw_media_type,
         result_transforms=json.dumps(request.transforms) if request.transforms else None,
-        settled_verdict=json.dumps({"status": request.status}),
+        settled_verdict=json.dumps({"status": request.status, "content_id": result.message.payload_id.hex()}),
         execution_no=request.execution_no,
     )
     writes.sql(

@@ -16,7 +16,7 @@ from context.intents import SignalSupplement, StartRun
 from storage.client_keys import ClientKey, client_key, first_answer, remember
 from storage.database import fetch_one
 from storage.event_log import EventLog
-from storage.incoming import AcceptedInput, announce_input, bind_carried, receive_input
+from storage.incoming import AcceptedInput, bind_carried, receive_input
 from storage.locks import LockedRun, LockedSession, lock_active_run, lock_session
 from storage.outbox import outbox_row
 from storage.store import Store, new_id
@@ -91,14 +91,13 @@ async def _ask(
     if release is None:
         raise NotFoundError("The session's agent has no release.")
     session_id, run_id, run_no = session.session_id, new_id(), session.run_head + 1
+    events = EventLog(run_id, 0)
     receipt = receive_input(
-        store, writes, session=session, run_id=run_id, run_head=run_no, kind="question", text=question
+        store, writes, events, session=session, run_id=run_id, run_head=run_no, kind="question", text=question
     )
     run = {"run_id": run_id, "session_id": session_id, "run_no": run_no, "release_id": release["release_id"]}
     writes.insert(runs, [run | {"status": "queued", "phase": "opening", "event_head": 1}])
     bind_carried(writes, session_id, run_id)
-    events = EventLog(run_id, 0)
-    announce_input(events, receipt)
     events.write(writes)
     intent = outbox_row(StartRun(run_id, 1, session_id, release["agent"], release["release_id"]))
     writes.insert(outbox, [intent])
@@ -109,17 +108,17 @@ def _supplement(
     store: Store, writes: WriteSet, session: LockedSession, run: LockedRun, supplement: str
 ) -> AcceptedInput:
     """One more input of the active Run, and a nudge to its workflow."""
+    events = EventLog(run.run_id, run.event_head)
     receipt = receive_input(
         store,
         writes,
+        events,
         session=session,
         run_id=run.run_id,
         run_head=session.run_head,
         kind="supplement",
         text=supplement,
     )
-    events = EventLog(run.run_id, run.event_head)
-    announce_input(events, receipt)
     events.write(writes)
     writes.sql(MOVE_EVENT_HEAD, supplemented=run.run_id)
     intent = outbox_row(SignalSupplement(run.run_id, receipt.input_id, receipt.input_seq))

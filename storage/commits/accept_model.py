@@ -210,7 +210,8 @@ class _Writes:
         owner = {"session_id": heads.session_id, "run_id": heads.run_id, "context_id": heads.context_id}
         call = {"name": safe_name(planned.call.name), "call_id": planned.call.call_id, "effect": planned.effect}
         state = {"state": "failed" if refusal else "prepared", "result_id": refusal.payload_id if refusal else None}
-        verdict = json.dumps({"status": planned.refusal_status}) if refusal else None
+        settled = refusal and {"status": planned.refusal_status, "content_id": refusal.payload_id.hex()}
+        verdict = json.dumps(settled) if settled else None
         place = {"purpose": "tool", "loop_no": request.loop, "ordinal": ordinal, "batch_id": request.operation_id}
         operation = {"operation_id": tool_operation_id(request.operation_id, ordinal), "verdict": verdict}
         return operation | owner | place | call | state

@@ -26,7 +26,12 @@ LOCK = text("""
     SELECT s.session_id, r.status, r.execution_no, r.end_reason, r.error, r.event_head, r.loops
     FROM runs r JOIN sessions s USING (session_id) WHERE r.run_id = :run_id FOR UPDATE OF s, r
 """)
-LATE_INPUTS = text("SELECT EXISTS (SELECT 1 FROM input_deliveries WHERE run_id = :run_id AND state = 'pending')")
+# Read after the locks were taken: what no commit can change until this one is true.
+STANDS = text("""
+    SELECT EXISTS (SELECT 1 FROM input_deliveries WHERE run_id = :run_id AND state = 'pending') AS late,
+           x.record_head AS records, encode(x.chain, 'hex') AS chain
+    FROM (SELECT 1) one LEFT JOIN role_contexts x ON x.run_id = :run_id AND x.instance = 'main'
+""")
 CARRY = """
     INSERT INTO input_deliveries (delivery_id, input_id, session_id, input_seq, previous_delivery_id, state)
     SELECT gen_random_uuid(), d.input_id, d.session_id, d.input_seq, d.delivery_id, 'pending'
@@ -80,12 +85,12 @@ async def finish_run(store: Store, request: FinishRun, limits: Limits | None = N
             raise SupersededError
         if run["status"] not in ("queued", "running"):
             return _standing(run)
-        may_go_on = run["loops"] < request.loop_budget
-        if may_go_on and await fetch_value(connection, LATE_INPUTS, run_id=request.run_id):
+        stands: Any = await fetch_one(connection, STANDS, run_id=request.run_id)
+        if run["loops"] < request.loop_budget and stands["late"]:
             return FinishedRun(status=run["status"], end_reason=None, code=None, go_on=True)
         await fetch_value(connection, SETTLE, run_id=request.run_id)
         numbers = request.numbers | (await _reached(connection, request.run_id, limits) if limits else {})
-        writes = _writes(request, run, numbers)
+        writes = _writes(request, run, stands, numbers)
         await save_view(connection, writes, request.run_id)
         await writes.send(connection)
         return FinishedRun(status=request.status, end_reason=request.end_reason, code=request.code)
@@ -110,12 +115,13 @@ async def release_of(store: Store, run_id: UUID) -> UUID:
     return found
 
 
-def _writes(request: FinishRun, run: Any, numbers: dict[str, int | str]) -> WriteSet:
+def _writes(request: FinishRun, run: Any, stands: Any, numbers: dict[str, int | str]) -> WriteSet:
     writes = WriteSet()
     for statement in (CARRY, LET_GO, CLOSE_OPERATIONS, CLOSE_EPISODES):
         writes.sql(statement)
     events = EventLog(request.run_id, run["event_head"])
-    events.add("run_ended", status=request.status, end_reason=request.end_reason, code=request.code)
+    anchor = {"records": stands["records"], "chain": stands["chain"]} if stands["records"] else {}
+    events.add("run_ended", status=request.status, end_reason=request.end_reason, code=request.code, **anchor)
     events.write(writes)
     writes.sql(END, status=request.status, end_reason=request.end_reason, error=_error(request, numbers))
     writes.bind(run_id=request.run_id)

@@ -203,10 +203,12 @@ class _Publication:
 
     def _announce(self, decided: _Decided, after: int) -> None:
         episode = self._episode
+        assert episode.summary_id is not None
         events = EventLog(episode.run_id, episode.event_head)
         numbers = {"tokens_before": total_tokens(decided.before) + self._request.fixed, "tokens_after": after}
         judged = _judged(decided.size) | {"truncated": episode.truncated, "calls": episode.blocks}
-        events.add("compaction_finished", episode_id=episode.episode_id, outcome=decided.name, **numbers, **judged)
+        what = {"episode_id": episode.episode_id, "content_id": episode.summary_id.hex()}
+        events.add("compaction_finished", **what, outcome=decided.name, **numbers, **judged)
         events.write(self._writes)
         self._writes.sql(MOVE_RUN, run_id=episode.run_id)
 

@@ -14,7 +14,7 @@ from context.inputs import check_text
 from context.intents import StartRun
 from storage.client_keys import ClientKey, client_key, first_answer, remember
 from storage.event_log import EventLog
-from storage.incoming import Receipt, announce_input, bind_carried, receive_input
+from storage.incoming import Receipt, bind_carried, receive_input
 from storage.locks import LockedRun, LockedSession, lock_active_run, lock_run
 from storage.outbox import outbox_row
 from storage.session_views import OUTDATE_RESUMED
@@ -126,13 +126,13 @@ def _requeue(
         receipt = receive_input(
             store,
             writes,
+            events,
             session=session,
             run_id=run.run_id,
             run_head=session.run_head,
             kind="supplement",
             text=supplement,
         )
-        announce_input(events, receipt)
     bind_carried(writes, session.session_id, run.run_id)
     events.write(writes)
     writes.sql(OUTDATE_RESUMED)

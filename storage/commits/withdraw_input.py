@@ -27,6 +27,11 @@ NEWEST = text("""
                       WHERE n.input_id = d.input_id AND n.previous_delivery_id = d.delivery_id)
 """)
 WITHDRAW = "UPDATE input_deliveries SET state = 'withdrawn' WHERE delivery_id = :delivery_id"
+# The only other trace of a withdrawal; whoever checks a session asks for it (SPEC M7).
+NOTE = """
+    INSERT INTO audit_log (audit_id, user_id, action, subject)
+    SELECT gen_random_uuid(), CAST(:withdrawn_by AS uuid), 'input_withdrawn', CAST(CAST(:delivery_id AS uuid) AS text)
+"""
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,7 @@ async def withdraw_input(store: Store, request: WithdrawInput) -> WithdrawnInput
         writes = WriteSet()
         writes.sql(WITHDRAW, delivery_id=delivery["delivery_id"])
         if delivery["state"] == "pending":
+            writes.sql(NOTE, withdrawn_by=request.owner_id)
             await take_from_lists(connection, writes, place["session_id"], request.input_id)
         await writes.send(connection)
         return WithdrawnInput(request.input_id, delivery["delivery_id"], delivery["run_id"])

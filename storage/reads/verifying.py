@@ -13,9 +13,9 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.errors import UnknownContentError
-from context.ids import derived
+from context.ids import derived, tool_operation_id
 from context.material import piece_of
-from context.messages import message_from_bytes
+from context.messages import ChatMessage, message_from_bytes, safe_name
 from context.revisions import EMPTY_CHAIN, RecordFact, follows
 from context.snapshots import doubled
 from context.views import ViewItem
@@ -37,13 +37,18 @@ CONTEXTS = text("""
 """)
 RECORDS = text("""
     SELECT c.context_id, c.context_seq, c.seq, c.record_id, c.payload_id, p.digest, c.chain, c.kind, c.role, c.call_id,
-           c.status
+           c.status, c.operation_id
     FROM context_records c LEFT JOIN payloads p USING (payload_id)
     WHERE c.context_id = :context_id AND c.context_seq > :after ORDER BY c.context_seq LIMIT :page
 """)
 REVISIONS = text("""
     SELECT revision, record_watermark FROM context_revisions
     WHERE context_id = :context_id AND revision > :after ORDER BY revision LIMIT :page
+""")
+CALLS = text("""
+    SELECT batch_id, array_agg(call_id ORDER BY ordinal) AS ids, array_agg(name ORDER BY ordinal) AS names,
+           array_agg(operation_id ORDER BY ordinal) AS operations
+    FROM operations WHERE context_id = :context_id AND purpose = 'tool' GROUP BY batch_id
 """)
 SEQS = text("SELECT seq FROM context_records WHERE session_id = :session_id AND seq > :after ORDER BY seq LIMIT :page")
 INPUT_SEQS = text("""
@@ -129,12 +134,16 @@ class _Verification:
         ]
         self._breaks += [Break("view", f"run/{one['run_id']}", one["through_seq"]) for one in await self._rows(VIEWS)]
         requests = await self._check_requests()
-        return Checked(self._records, contents.count, self._summaries.count, requests, tuple(self._breaks))
+        return Checked(
+            self._records, contents.count, self._summaries.count, requests, tuple(dict.fromkeys(self._breaks))
+        )
 
     async def _check_chain(self, context: Mapping[str, Any], contents: Contents) -> None:
         """Each record against the one before; after a break the check goes on from what is stored."""
         subject = f"context/{context['context_id']}"
         chain, place, seq = EMPTY_CHAIN, 0, 0
+        batches = await fetch_all(self._connection, CALLS, context_id=context["context_id"])
+        calls = {row["batch_id"]: row for row in batches}
         async for row in self._paged(RECORDS, "context_seq", context_id=context["context_id"]):
             if row["context_seq"] != place + 1:
                 self._breaks.append(Break("chain", subject, place + 1))
@@ -142,20 +151,22 @@ class _Verification:
                 self._breaks.append(Break("chain", f"record/{row['record_id']}", row["context_seq"]))
             if row["seq"] <= seq:
                 self._breaks.append(Break("order", f"record/{row['record_id']}", row["context_seq"]))
-            if row["payload_id"] not in contents.broken and not await self._fits(row):
+            if row["payload_id"] not in contents.broken and not await self._fits(row, calls):
                 self._breaks.append(Break("record", f"record/{row['record_id']}", row["context_seq"]))
             chain, place, seq = row["chain"], row["context_seq"], row["seq"]
             self._records += 1
         if (place, chain) != (context["record_head"], context["chain"]):
             self._breaks.append(Break("chain", subject, min(place, context["record_head"]) + 1))
 
-    async def _fits(self, row: Mapping[str, Any]) -> bool:
-        """Whether a record's own columns say what its message says, and its id where it stands."""
+    async def _fits(self, row: Mapping[str, Any], calls: Mapping[UUID, Mapping[str, Any]]) -> bool:
+        """Whether a record's own columns say what its message says, and its id where it stands; so for its calls."""
         if row["record_id"] != derived(row["context_id"], "record", row["context_seq"]):
             return False
         try:
             message = message_from_bytes(await self._store.payloads.read_one(self._connection, row["payload_id"]))
         except UnknownContentError:
+            return False
+        if row["kind"] == "assistant" and not _are_made(message, row["operation_id"], calls.get(row["operation_id"])):
             return False
         return message.role == row["role"] and (message.role != "tool" or message.tool_call_id == row["call_id"])
 
@@ -228,6 +239,15 @@ class _Verification:
 
 def _fact(row: Mapping[str, Any]) -> RecordFact:
     return RecordFact(**{one.name: row[one.name] for one in fields(RecordFact)})
+
+
+def _are_made(message: ChatMessage, operation_id: UUID, made: Mapping[str, Any] | None) -> bool:
+    """Whether the calls of a message are the Operations of its batch, in order."""
+    asked = [
+        (tool_operation_id(operation_id, at), one.call_id, safe_name(one.name))
+        for at, one in enumerate(message.tool_calls)
+    ]
+    return asked == (list(zip(made["operations"], made["ids"], made["names"], strict=True)) if made else [])
 
 
 class _Lists:

@@ -14,6 +14,9 @@ RECORDS = text("""
     SELECT c.context_seq, c.seq, c.kind, c.role, c.call_id, c.status, c.chain, c.payload_id FROM context_records c
     WHERE c.run_id = :run_id ORDER BY c.context_seq
 """)
+FORGE_EVENT = text("""
+    UPDATE run_events SET body = body || '{"chain": "00"}' WHERE type = 'run_ended'
+""")
 HEAD = text("SELECT chain FROM role_contexts WHERE run_id = :run_id")
 
 
@@ -34,3 +37,17 @@ async def test_the_chain_of_a_run_follows_from_its_content_and_order(world: RunW
         assert (row["context_seq"], row["chain"]) == (place, chain)
     assert len(rows) == 4  # question, calls, result, answer
     assert head == chain
+
+
+async def test_the_end_of_a_run_names_the_head_of_its_chain(world: RunWorld) -> None:
+    """SPEC M7: whoever kept the event can tell later whether the chain still leads through it; so does `verify`."""
+    await world.publish()
+    world.model.add("done")
+    run = await world.ask()
+    [ended] = [one for one in await world.events(run["run_id"]) if one["type"] == "run_ended"]
+    async with world.store.transaction("look, and forge") as connection:
+        head = await fetch_value(connection, HEAD, run_id=UUID(run["run_id"]))
+        await connection.execute(FORGE_EVENT)
+    assert (ended["records"], ended["chain"]) == (2, head.hex())
+    found = (await world.get(f"/sessions/{run['session_id']}/verify"))["breaks"]
+    assert found == [{"kind": "chain", "subject": f"run/{run['run_id']}", "place": 2}]

@@ -117,3 +117,15 @@ async def test_a_text_that_is_not_the_answer_of_the_last_block_is_named(scene: S
     await scene.admin.execute("UPDATE compaction_episodes SET summary_id = $1", text_id)
     await scene.show(summary_message(FORGED, scene.listed))
     assert await scene.breaks() == [("coverage", f"snapshot/{scene.snapshot['snapshot_id']}")]
+
+
+async def test_words_that_every_row_of_a_summary_agrees_on_are_named_by_its_event(scene: Scene) -> None:
+    """SPEC M7: also where the answer of the last block was put in other words with all that was made of it."""
+    text_id = await scene.put(FORGED.encode(), {})
+    await scene.admin.execute(
+        "UPDATE operations SET result_id = $1 WHERE result_id = $2", text_id, scene.snapshot["text_id"]
+    )
+    await scene.admin.execute("UPDATE snapshots SET text_id = $1", text_id)
+    await scene.admin.execute("UPDATE compaction_episodes SET summary_id = $1", text_id)
+    await scene.show(summary_message(FORGED, scene.listed))
+    assert await scene.breaks() == [("coverage", f"snapshot/{scene.snapshot['snapshot_id']}")]

@@ -1,0 +1,106 @@
+"""Whether calls and lists agree with the records and events that were written with them (SPEC M7).
+
+The statements are of the same kind as those of `storage.reads.verifying_facts`, which runs them.
+"""
+
+from sqlalchemy import text
+
+# A tool call has its place in a batch, one call id of the session, and the result that it was settled with. How one
+# that was never settled is shown later depends on its state, which its tries tell; a resume may have reopened it.
+TOOL_CALLS = text("""
+    SELECT 'operation/' || o.operation_id AS subject, CAST(o.ordinal AS bigint) AS place
+    FROM operations o LEFT JOIN runs r USING (run_id) LEFT JOIN tool_batches b USING (batch_id)
+      LEFT JOIN operations m ON m.operation_id = o.batch_id LEFT JOIN call_ids k ON k.operation_id = o.operation_id
+    WHERE (o.session_id = :session_id OR r.session_id = :session_id) AND o.purpose = 'tool' AND NOT coalesce(
+      r.session_id = o.session_id AND b.run_id = o.run_id AND b.context_id = o.context_id
+      AND m.context_id = o.context_id AND m.loop_no = o.loop_no AND o.ordinal >= 0 AND o.ordinal < b.size
+      AND k.session_id = o.session_id AND k.call_id = o.call_id
+      AND (o.result_id IS NULL) = (o.verdict IS NULL)
+      AND coalesce(o.verdict ->> 'content_id' = encode(o.result_id, 'hex'), true)
+      AND CASE WHEN o.verdict IS NOT NULL THEN o.state IN ('accepted', 'failed', 'unknown')
+               WHEN r.ended_at IS NOT NULL AND o.state IN ('prepared', 'calling') THEN false
+               WHEN o.state IN ('calling', 'unknown') THEN
+                 EXISTS (SELECT 1 FROM attempts a WHERE a.operation_id = o.operation_id)
+               ELSE o.state IN ('prepared', 'cancelled') AND (r.execution_no > 1 OR NOT EXISTS (
+                 SELECT 1 FROM attempts a WHERE a.operation_id = o.operation_id)) END, false)
+    ORDER BY o.made_no
+""")
+BATCHES = text("""
+    SELECT 'operation/' || b.batch_id AS subject, CAST(NULL AS bigint) AS place
+    FROM tool_batches b JOIN runs r USING (run_id)
+      LEFT JOIN run_events e ON e.run_id = b.run_id AND e.type = 'tools_started'
+        AND e.body ->> 'batch_id' = CAST(b.batch_id AS text)
+      CROSS JOIN LATERAL (
+        SELECT count(*) AS calls, count(c.record_id) AS delivered
+        FROM operations o LEFT JOIN context_records c ON c.operation_id = o.operation_id AND c.kind = 'tool_result'
+        WHERE o.batch_id = b.batch_id) n
+    WHERE r.session_id = :session_id AND NOT coalesce(
+      b.size = n.calls AND e.body ->> 'count' = CAST(b.size AS text)
+      AND n.delivered = CASE WHEN b.consumed THEN b.size ELSE 0 END, false)
+    ORDER BY b.batch_id
+""")
+# A model call is what its event says was frozen, and came to what its record says.
+MODEL_CALLS = text("""
+    SELECT 'operation/' || o.operation_id AS subject, CAST(NULL AS bigint) AS place
+    FROM operations o LEFT JOIN runs r USING (run_id) LEFT JOIN role_contexts x USING (context_id)
+      LEFT JOIN manifests n USING (operation_id)
+      LEFT JOIN run_events e ON e.run_id = o.run_id AND e.type = 'context_build'
+        AND e.body ->> 'operation_id' = CAST(o.operation_id AS text)
+    WHERE (o.session_id = :session_id OR r.session_id = :session_id) AND o.purpose <> 'tool' AND NOT coalesce(
+      r.session_id = o.session_id AND x.session_id = o.session_id AND o.batch_id IS NULL
+      AND CASE WHEN o.purpose <> 'business' THEN o.purpose = 'compaction' ELSE
+        x.run_id = o.run_id AND (n.operation_id IS NULL) = (e.run_id IS NULL)
+        AND (e.run_id IS NULL
+             OR (e.body ->> 'loop', e.body ->> 'cutoff', e.body ->> 'estimated', e.body ->> 'input_limit')
+              = (CAST(o.loop_no AS text), CAST(o.input_cutoff AS text), CAST(n.estimated_input_tokens AS text),
+                 CAST(n.input_limit AS text)))
+        AND (o.result_id IS NOT NULL) = EXISTS (SELECT 1 FROM context_records c WHERE c.operation_id = o.operation_id
+                                                AND c.kind IN ('assistant', 'fragment'))
+        AND (o.state = 'accepted') = (o.result_id IS NOT NULL AND o.verdict ->> 'kind' <> 'unusable') END, false)
+    ORDER BY o.made_no
+""")
+# An item of a list shows what it names, as what it is, and says of which earlier Run it is.
+ITEMS = text("""
+    SELECT 'view/' || v.view_id AS subject, CAST(v.pos AS bigint) AS place
+    FROM role_contexts x JOIN request_views w USING (context_id) JOIN view_items v ON v.view_id = w.view_id
+      LEFT JOIN context_records c ON c.record_id = v.source_id LEFT JOIN runs r ON r.run_id = c.run_id
+      LEFT JOIN user_inputs i ON i.input_id = v.source_id LEFT JOIN operations o ON o.operation_id = v.source_id
+      LEFT JOIN snapshots s ON s.snapshot_id = v.source_id
+    WHERE x.session_id = :session_id AND NOT coalesce(CASE
+      WHEN v.kind = 'system' THEN v.pos = 0 AND v.source_id IS NULL AND v.run_no IS NULL
+      WHEN v.kind = 'input' THEN i.session_id = x.session_id AND i.payload_id = v.payload_id
+      WHEN c.record_id IS NOT NULL THEN c.session_id = x.session_id AND c.kind = v.kind AND c.kind <> 'user_ref'
+        AND CASE WHEN v.run_no IS NULL THEN c.run_id = x.run_id ELSE v.run_no = r.run_no END
+      WHEN v.kind = 'tool_result' THEN o.session_id = x.session_id AND o.purpose = 'tool'
+        AND (v.transform IS NOT NULL OR o.result_id = v.payload_id)
+      WHEN v.kind = 'placeholder' THEN o.session_id = x.session_id AND o.purpose = 'tool'
+      WHEN v.kind = 'marker' THEN v.source_id IS NULL AND v.run_no IS NOT NULL
+      WHEN v.kind = 'summary' THEN s.session_id = x.session_id
+      ELSE v.kind = 'reference' AND w.cause = 'compaction_block' END, false)
+    ORDER BY v.view_id, v.pos
+""")
+UNLISTED = text("""
+    SELECT 'record/' || c.record_id AS subject, c.context_seq AS place
+    FROM context_records c LEFT JOIN (
+      SELECT DISTINCT w.context_id, v.source_id FROM role_contexts x JOIN request_views w USING (context_id)
+        JOIN view_items v ON v.view_id = w.view_id WHERE x.session_id = :session_id
+    ) l ON l.context_id = c.context_id AND l.source_id = coalesce(c.input_id, c.record_id)
+    WHERE c.session_id = :session_id AND c.kind <> 'fragment' AND l.source_id IS NULL
+    ORDER BY c.seq
+""")
+# The list that the next request extends is whole, and its size is the sum of its items.
+LISTS = text("""
+    SELECT 'context/' || x.context_id AS subject, CAST(x.view_length AS bigint) AS place
+    FROM role_contexts x LEFT JOIN runs r USING (run_id) LEFT JOIN agent_tasks t USING (task_id)
+      LEFT JOIN request_views w ON w.view_id = x.view_id
+      CROSS JOIN LATERAL (SELECT count(*) AS items, coalesce(sum(v.tokens), 0) AS tokens FROM view_items v
+                          WHERE v.view_id = x.view_id) n
+    WHERE x.session_id = :session_id AND NOT coalesce(
+      r.session_id = x.session_id AND t.run_id = x.run_id AND (x.instance = 'main') = (t.role_key = 'root')
+      AND (x.view_id IS NULL OR w.context_id = x.context_id) AND (x.view_length, x.view_tokens) = (n.items, n.tokens)
+      AND x.material_mark <= x.view_length
+      AND (x.active_snapshot_id IS NULL OR EXISTS (
+             SELECT 1 FROM snapshots s WHERE s.snapshot_id = x.active_snapshot_id AND s.session_id = x.session_id
+               AND s.activated)), false)
+    ORDER BY x.context_id
+""")
