@@ -47,7 +47,7 @@ async def compactions(world: RunWorld, run: Json) -> list[Json]:
 
 async def test_a_run_whose_time_ends_during_a_compaction_is_timed_out(world: RunWorld) -> None:
     """SPEC K1: the block in flight is cancelled, the episode ends with the Run, and nothing is sent any more."""
-    await world.publish(tools=["repeat"], **SMALL, limits={"deadline_s": 2})
+    await world.publish(tools=["repeat"], **SMALL, limits={"deadline_s": 4})
     held = replies.text(SUMMARY).but(hold="never")
     world.model.add(*[scripted([repeated(1_200)], [held])] * 9)
     run = await world.ask()
@@ -62,7 +62,7 @@ async def test_a_run_whose_time_ends_during_a_compaction_is_timed_out(world: Run
 
 async def test_a_block_that_was_cut_off_leaves_its_hash_and_counts_what_was_sent(world: RunWorld) -> None:
     """SPEC A9, L5: as the call of any other request does; its request is rebuilt and checked."""
-    await world.publish(tools=["repeat"], **SMALL, limits={"deadline_s": 2})
+    await world.publish(tools=["repeat"], **SMALL, limits={"deadline_s": 4})
     held = replies.text(SUMMARY).but(hold="never")
     world.model.add(*[scripted([repeated(1_200)], [held])] * 9)
     run = await world.ask()
