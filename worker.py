@@ -8,7 +8,7 @@ import gc
 import os
 import signal
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -179,7 +179,7 @@ async def run_worker(settings: Settings, faults: FaultPlan | None = None) -> Non
     keys = Keys(settings.keys_by_id, settings.index_key)
     store = Store.open(settings.database_url.get_secret_value(), keys, faults=faults)
     private = settings.allowed_private_addresses
-    async with open_edges(store, private_addresses=private, work_dir=settings.work_dir) as edges:
+    async with aclosing(store), open_edges(store, private_addresses=private, work_dir=settings.work_dir) as edges:
         client = await connect()
         forget_temporal_secrets()
         queue = settings.task_queue
@@ -189,7 +189,6 @@ async def run_worker(settings: Settings, faults: FaultPlan | None = None) -> Non
             build_worker(client, store, edges, task_queue=queue),
         ):
             await asyncio.wait([asyncio.create_task(stop.wait()), keeping], return_when=asyncio.FIRST_COMPLETED)
-    await store.aclose()
 
 
 def main() -> None:
