@@ -39,7 +39,8 @@ BATCHES = text("""
       AND n.delivered = CASE WHEN b.consumed THEN b.size ELSE 0 END, false)
     ORDER BY b.batch_id
 """)
-# A model call is what its event says was frozen, and came to what its record says.
+# A model call is what its event says was frozen, and came to what its record says. A request that was never sent, since
+# its compaction failed, has a manifest and no such event.
 MODEL_CALLS = text("""
     SELECT 'operation/' || o.operation_id AS subject, CAST(NULL AS bigint) AS place
     FROM operations o LEFT JOIN runs r USING (run_id) LEFT JOIN role_contexts x USING (context_id)
@@ -49,7 +50,8 @@ MODEL_CALLS = text("""
     WHERE (o.session_id = :session_id OR r.session_id = :session_id) AND o.purpose <> 'tool' AND NOT coalesce(
       r.session_id = o.session_id AND x.session_id = o.session_id AND o.batch_id IS NULL
       AND CASE WHEN o.purpose <> 'business' THEN o.purpose = 'compaction' ELSE
-        x.run_id = o.run_id AND (n.operation_id IS NULL) = (e.run_id IS NULL)
+        x.run_id = o.run_id AND CASE WHEN e.run_id IS NOT NULL THEN n.operation_id IS NOT NULL
+          ELSE n.operation_id IS NULL OR NOT EXISTS (SELECT 1 FROM attempts a WHERE a.operation_id = o.operation_id) END
         AND (e.run_id IS NULL
              OR (e.body ->> 'loop', e.body ->> 'cutoff', e.body ->> 'estimated', e.body ->> 'input_limit')
               = (CAST(o.loop_no AS text), CAST(o.input_cutoff AS text), CAST(n.estimated_input_tokens AS text),

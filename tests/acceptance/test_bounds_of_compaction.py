@@ -214,6 +214,7 @@ async def test_the_overflow_of_the_summarising_model_fails_the_compaction_once(w
     assert len(summaries(world)) == 1
     (episode,) = await compactions(world, run)
     assert episode["failure"] == {"code": "COMPACTION_FAILED", "reason": "context_too_large", "block": 0}
+    assert (await world.get(f"/sessions/{run['session_id']}/verify"))["breaks"] == []
 
 
 async def test_a_block_that_keeps_failing_ends_with_its_tries_counted(world: RunWorld) -> None:
