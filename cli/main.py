@@ -122,7 +122,12 @@ def _say_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+WITHOUT_API = {"dev": "--data-dir FOLDER", "doctor": "--data-dir FOLDER", "demo": "", "migrate": "", "completion": ""}
+"""Commands that ask no API, and what they take instead of `--stack`."""
+
+
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and exit.")
     ] = False,
@@ -135,6 +140,10 @@ def _root(
     ] = None,
 ) -> None:
     """Collects the commands; only notes which stack they are to ask."""
+    command = context.invoked_subcommand or ""
+    if stack is not None and command in WITHOUT_API:
+        mend = f"agentloom {command} {WITHOUT_API[command]}".rstrip()
+        raise CommandError(f"--stack means nothing to {command}, which asks no API.", mend=mend)
     STACK.set(stack)
 
 

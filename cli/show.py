@@ -70,8 +70,16 @@ def operations(run: RunId, json: AsJson = False) -> int:
         return 0
     columns = ("operation", "loop", "purpose", "name", "state", "attempts", "failures")
     names = ("operation_id", "loop", "purpose", "name", "state")
-    print_table(columns, ((*(o[name] for name in names), len(o["attempts"]), failures(o["attempts"])) for o in found))
+    print_table(columns, ((*(o[name] for name in names), tries(o["attempts"]), failures(o["attempts"])) for o in found))
     return 0
+
+
+NOT_MADE = ("interrupted", "not_started")
+
+
+def tries(attempts: list[dict[str, Any]]) -> int:
+    """How often the call was made; one that was only closed, since nobody knows how it went, was not made again."""
+    return sum((one["error"] or {}).get("reason") not in NOT_MADE for one in attempts)
 
 
 def failures(attempts: list[dict[str, Any]]) -> str:

@@ -25,7 +25,8 @@ def locked(data_dir: Path) -> Iterator[None]:
         raise WrongOptionError(
             f"A stack is running on {data_dir} already.",
             why=f"Its process id is {holder}.",
-            mend="Use it as it is, or start another one: agentloom dev --data-dir OTHER --api-port 0",
+            mend="Use it as it is, or start another one: agentloom dev --data-dir OTHER"
+            " --api-port 0 --temporal-port 0 --pg-port 0 --ui-port 0",
         ) from None
     try:
         os.ftruncate(descriptor, 0)

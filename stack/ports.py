@@ -42,7 +42,7 @@ async def wanted_port(port: int, *, option: str, patience_s: float = 3.0) -> int
         raise WrongOptionError(
             f"Port {port} is in use.",
             why="Another program listens on it.",
-            mend=f"Stop that program, or choose any free port: agentloom dev {option} 0",
+            mend=f"Stop that program, or choose any free port: agentloom dev … {option} 0",
         ) from None
     return port
 

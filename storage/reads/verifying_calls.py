@@ -11,13 +11,17 @@ TOOL_CALLS = text("""
     SELECT 'operation/' || o.operation_id AS subject, CAST(o.ordinal AS bigint) AS place
     FROM operations o LEFT JOIN runs r USING (run_id) LEFT JOIN tool_batches b USING (batch_id)
       LEFT JOIN operations m ON m.operation_id = o.batch_id LEFT JOIN call_ids k ON k.operation_id = o.operation_id
+      LEFT JOIN context_records c ON c.operation_id = o.operation_id AND c.kind = 'tool_result'
     WHERE (o.session_id = :session_id OR r.session_id = :session_id) AND o.purpose = 'tool' AND NOT coalesce(
       r.session_id = o.session_id AND b.run_id = o.run_id AND b.context_id = o.context_id
       AND m.context_id = o.context_id AND m.loop_no = o.loop_no AND o.ordinal >= 0 AND o.ordinal < b.size
       AND k.session_id = o.session_id AND k.call_id = o.call_id
       AND (o.result_id IS NULL) = (o.verdict IS NULL)
       AND coalesce(o.verdict ->> 'content_id' = encode(o.result_id, 'hex'), true)
-      AND CASE WHEN o.verdict IS NOT NULL THEN o.state IN ('accepted', 'failed', 'unknown')
+      AND CASE WHEN o.verdict IS NOT NULL THEN CASE
+                 WHEN c.record_id IS NULL THEN o.state IN ('accepted', 'failed', 'unknown')
+                 WHEN c.status IS NULL THEN o.state = 'accepted' WHEN c.status = 'unknown' THEN o.state = 'unknown'
+                 ELSE o.state IN ('accepted', 'failed') END
                WHEN r.ended_at IS NOT NULL AND o.state IN ('prepared', 'calling') THEN false
                WHEN o.state IN ('calling', 'unknown') THEN
                  EXISTS (SELECT 1 FROM attempts a WHERE a.operation_id = o.operation_id)

@@ -83,7 +83,7 @@ DELIVERIES = text("""
       AND (d.state = 'delivered') = (d.delivered_at IS NOT NULL), false)
     ORDER BY d.input_seq
 """)
-# A Run is where its events say it is; its answer is that of its last loop.
+# A Run is of its session's agent, and where its events say it is; its answer is that of its last loop.
 RUNS = text("""
     SELECT 'run/' || r.run_id AS subject, r.run_no AS place
     FROM runs r CROSS JOIN LATERAL (
@@ -96,8 +96,9 @@ RUNS = text("""
         FROM operations o WHERE o.run_id = r.run_id AND o.purpose = 'business') m
       LEFT JOIN context_records a ON a.record_id = r.answer_record_id
       LEFT JOIN operations o ON o.operation_id = a.operation_id
+      JOIN sessions s ON s.session_id = r.session_id LEFT JOIN agent_releases g ON g.release_id = r.release_id
     WHERE r.session_id = :session_id AND NOT coalesce(
-      e.events = r.event_head AND e.last = r.event_head
+      g.agent_id = s.agent_id AND e.events = r.event_head AND e.last = r.event_head
       AND (r.ended_at IS NULL) = (r.status IN ('queued', 'running'))
       AND r.execution_no = e.ends + CAST(r.ended_at IS NULL AS integer)
       AND (r.ended_at IS NULL OR (r.status = e.said ->> 'status' AND r.end_reason = e.said ->> 'end_reason'

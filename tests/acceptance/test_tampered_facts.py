@@ -163,8 +163,6 @@ OPERATIONS = Facts(
             for state in ("accepted", "failed", "cancelled", "unknown")
         },
         "name business accepted": NAMES_OF_MODELS,
-        "state tool accepted": "what is shown of a settled call is its result",
-        "state tool failed": "the same",
         "max_output_tokens business accepted": "told by the hash of the request where the dialect sends it",
         "ordinal business accepted": "it has none",
         "call_id business accepted": "it has none",

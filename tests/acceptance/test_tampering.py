@@ -320,3 +320,17 @@ async def test_a_session_verifies_while_its_run_goes_on(world: RunWorld) -> None
         reports.append(await world.get(f"/sessions/{session}/verify"))
     assert [one["breaks"] for one in reports if one["breaks"]] == []
     assert len({one["records"] for one in reports}) > 1
+
+
+async def test_a_session_that_was_given_to_another_agent_is_named(world: RunWorld) -> None:
+    """SPEC M7: that agent would answer the next question."""
+    world.model.add("done")
+    run = await world.ask()
+    await world.publish("other")
+    connection = await asyncpg.connect(world.servers.database_url)
+    await connection.execute(
+        "UPDATE sessions x SET agent_id = (SELECT agent_id FROM agents a WHERE a.agent_id <> x.agent_id)"
+    )
+    await connection.close()
+    found = (await world.get(f"/sessions/{run['session_id']}/verify"))["breaks"]
+    assert found == [{"kind": "run", "subject": f"run/{run['run_id']}", "place": 1}]

@@ -1,11 +1,15 @@
-"""How the lines of `agentloom show` are made."""
+"""What `agentloom show` makes of what the API says (SPEC 17)."""
 
-from cli.show import failures
+from typing import Any
+
+from cli.show import failures, tries
 
 
-def test_why_tries_failed_stands_in_their_order() -> None:
-    """SPEC 17, T4: reasons and HTTP statuses, nothing for a try that succeeded or is under way."""
-    busy = {"error": {"code": "TOOL_UNAVAILABLE", "reason": "busy", "status": 429}}
-    late = {"error": {"code": "TOOL_UNAVAILABLE", "reason": "timeout", "status": 0}}
-    assert failures([busy, {"error": None}, late]) == "busy 429, timeout"
-    assert failures([{"error": None}]) == ""
+def test_a_call_that_was_only_closed_was_not_made_again() -> None:
+    """17, T4: an interrupted side effect is unknown, and not repeated."""
+    attempts: list[dict[str, Any]] = [
+        {"attempt_no": 1, "error": None},
+        {"attempt_no": 2, "error": {"code": "TOOL_UNAVAILABLE", "reason": "interrupted", "status": None}},
+    ]
+    assert (tries(attempts), failures(attempts)) == (1, "interrupted")
+    assert tries([{"attempt_no": 1, "error": {"reason": "timeout"}}, {"attempt_no": 2, "error": None}]) == 2
