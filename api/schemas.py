@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from context.inputs import MAX_CHARS
+from context.inputs import MAX_CHARS, is_blank
 from context.policy import AgentDefinition, Release
 from context.written import Name
 
@@ -21,10 +21,16 @@ def _not_blank(text: str) -> str:
     return text
 
 
+def _seen(text: str) -> str:
+    if is_blank(text):
+        raise ValueError("should not be blank")
+    return text
+
+
 InputText = Annotated[
     str,
     Field(min_length=1, max_length=MAX_CHARS),
-    AfterValidator(_not_blank),
+    AfterValidator(_seen),
 ]
 Title = Annotated[
     str, Field(min_length=1, max_length=500, json_schema_extra={"pattern": r"\S"}), AfterValidator(_not_blank)

@@ -41,6 +41,7 @@ BAD_INPUTS: dict[str, tuple[bytes, int, str, str]] = {
     "deep": (b'{"text": ' + b"[" * 500 + b"]" * 500 + b"}", 422, "INPUT_INVALID", "nested"),
     "very deep": (b"[" * 100_000, 422, "INPUT_INVALID", "body"),
     "empty text": (b'{"text": ""}', 422, "INPUT_INVALID", "body.text"),
+    "unseen text": (rb'{"text": "\u200b \u2060\ufeff\u0001"}', 422, "INPUT_INVALID", "body.text"),
     "blank text": ('{"text": " \\n\\t\u3000\u00a0"}'.encode(), 422, "INPUT_INVALID", "body.text"),
     "text of a number": (b'{"text": 5}', 422, "INPUT_INVALID", "body.text"),
     "null text": (b'{"text": null}', 422, "INPUT_INVALID", "body.text"),

@@ -35,7 +35,7 @@ def test_children_of_one_parent_are_apart_and_found_again() -> None:
     assert run_workflow_id(run) == f"run/{run}"
 
 
-@pytest.mark.parametrize("text", ["", "  \n", "a\0b", "a\ud83db"])
+@pytest.mark.parametrize("text", ["", "  \n", "\u200b\ufeff \x01", "a\0b", "a\ud83db"])
 def test_texts_no_run_may_get_are_refused_without_their_words(text: str) -> None:
     """SPEC Y5, Y6."""
     with pytest.raises(InputInvalidError) as error:
