@@ -241,7 +241,7 @@ def test_a_port_in_use_names_the_option_that_mends_it(tmp_path: Path) -> None:
         answer = run_agentloom("dev", "--data-dir", str(tmp_path / "data"), "--pg-port", port)
     assert answer.returncode == 2
     assert f"Port {port} is in use" in answer.stderr
-    assert "agentloom dev --pg-port 0" in answer.stderr
+    assert "agentloom dev … --pg-port 0" in answer.stderr
 
 
 def test_an_app_folder_whose_module_clashes_with_ours_is_refused_by_name(tmp_path: Path) -> None:
