@@ -26,9 +26,9 @@ async def answer_used(
 
 
 async def break_used(commits: "RunCommits", model: "ReleaseModel", operation_id: UUID, broke: ModelBroke) -> ModelBroke:
-    """The break with usage and cost of what had come; without output or report nothing was used."""
+    """The break with usage and cost of what had come; a request that was refused, or never got there, used nothing."""
     usage = broke.usage
-    if usage is None and broke.came is None:
+    if usage is None and broke.came is None and not broke.was_sent:
         return broke
     if usage is None or not is_reported(usage):
         usage = await _counted(commits, model, operation_id, broke.came or _NOTHING, usage or Usage())

@@ -239,6 +239,8 @@ class ModelCallError(AgentLoomError):
         self.retry_after_s = retry_after_s
         self.usage: Usage | None = None
         """What the provider had reported by then, if it did."""
+        self.was_sent = False
+        """Whether the provider had the request and did not refuse it: it may have worked on it (decision 0065)."""
 
 
 class SupersededError(AgentLoomError):

@@ -241,7 +241,8 @@ class ModelAnswered:
 @dataclass(frozen=True)
 class ModelBroke:
     """One try failed. `reason` is as in ModelCallError; `fragment` is what came before the break, `came` the reading
-    of it. `usage` is None if none was reported, and nothing came that could be counted.
+    of it. `usage` is None if none was reported, and nothing came that could be counted. `was_sent`: the provider had
+    the request and did not refuse it.
     """
 
     reason: str
@@ -252,6 +253,7 @@ class ModelBroke:
     came: ModelReply | None = field(default=None, repr=False)
     usage: Usage | None = None
     cost: Decimal | None = None
+    was_sent: bool = False
 
 
 # --- accepting -------------------------------------------------------------------------------------------------------

@@ -28,6 +28,8 @@ from providers.reading import AnswerReader
 
 _LONGEST_ERROR_BODY = 256 << 10
 _EVENT_STREAM = "text/event-stream"
+_AFTER_SENDING = (httpx.ReadTimeout, httpx.ReadError, httpx.RemoteProtocolError)
+"""How the network fails once the whole request is out."""
 _GRACE_AFTER_DONE_S = 0.25
 """After `[DONE]` the rest is waited for this long, so that the connection can be used again."""
 _GRACE_AFTER_FINISH_S = 5.0
@@ -119,7 +121,7 @@ class ChatClient:
             async with asyncio.timeout(sum(phase or 0 for phase in phases)):
                 return await self._http.send(request, stream=True, follow_redirects=False)
         except TimeoutError:
-            raise errors.unreachable() from None
+            raise errors.unreachable(was_sent=True) from None
 
 
 class _Attempt:
@@ -218,7 +220,7 @@ def _failures_named() -> Iterator[None]:
     except CertificateUntrustedError:
         raise errors.EndpointUntrustedError from None
     except httpx.TransportError as broken:
-        raise errors.unreachable(broken.__cause__) from None
+        raise errors.unreachable(broken.__cause__, was_sent=isinstance(broken, _AFTER_SENDING)) from None
 
 
 async def _beginning(response: httpx.Response) -> bytes:

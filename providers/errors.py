@@ -89,6 +89,7 @@ class IncompleteAnswerError(ModelCallError):
 
     def __init__(self, status: int = 0) -> None:
         super().__init__("model_unavailable", retryable=True, status=status)
+        self.was_sent = True
 
 
 class BrokenStreamError(ModelCallError):
@@ -103,6 +104,7 @@ class BrokenStreamError(ModelCallError):
         super().__init__(
             cause.reason, retryable=cause.retryable, status=cause.status, retry_after_s=cause.retry_after_s
         )
+        self.was_sent = True
         self.fragment = fragment
         self.raw = raw
 
@@ -139,12 +141,14 @@ def encoded(status: int) -> ModelCallError:
     return AnswerRefusedError() if 200 <= status < 300 else classify(status, {}, b"")
 
 
-def unreachable(cause: BaseException | None = None) -> ModelCallError:
+def unreachable(cause: BaseException | None = None, *, was_sent: bool = False) -> ModelCallError:
     """The error of a connection that failed or stayed silent too long; `cause` is what the network's library raised."""
     if isinstance(cause, NotHttpError):
         return NoApiError()
     unknown = isinstance(cause, HostUnknownError)
-    return ModelCallError("model_host_unknown" if unknown else "model_unavailable", retryable=True)
+    error = ModelCallError("model_host_unknown" if unknown else "model_unavailable", retryable=True)
+    error.was_sent = was_sent
+    return error
 
 
 def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:

@@ -190,7 +190,8 @@ class ReleaseModel:
 def _broke(error: ModelCallError) -> ModelBroke:
     raw, came = (error.raw, error.fragment) if isinstance(error, BrokenStreamError) else (None, None)
     usage = came.usage if came and came.usage != Usage() else error.usage
-    return ModelBroke(error.reason, error.retryable, error.status, error.retry_after_s, raw, came, usage)
+    place = (error.reason, error.retryable, error.status, error.retry_after_s)
+    return ModelBroke(*place, raw, came, usage, was_sent=error.was_sent)
 
 
 def _nothing() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support import replies
+from tests.support.replies import Reply
 from tests.support.run_world import Json, RunWorld
 
 PRICE = {"price": {"input": 1_000, "output": 2_000}}
@@ -61,6 +62,35 @@ async def test_what_the_provider_reports_is_taken_as_it_is(world: RunWorld) -> N
     assert (run["usage"]["cached_tokens"], run["usage"]["unknown"]) == (800, 0)
     [manifest] = await world.manifests(run["run_id"])
     assert (manifest["reported_input_tokens"], manifest["estimated_input_tokens"] > 0) == (900, True)
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        pytest.param(replies.text("x").but(hold="never"), id="silent"),
+        pytest.param(replies.text("x").but(break_after=0), id="cut behind its head"),
+        pytest.param(
+            replies.deltas_reply([{"role": "assistant"}], finish_reason=None, usage=None, done=False), id="role"
+        ),
+    ],
+)
+async def test_a_try_that_got_there_and_brought_nothing_counts_its_request(world: RunWorld, lost: Reply) -> None:
+    """SPEC L5, L2: the provider had it, and may have worked on it; else tries without end get round a limit."""
+    await world.publish(model={"timeout_s": 1})
+    world.model.add(lost, "done")
+    run = await world.ask(PROMPT)
+    [first, good], [manifest] = await attempts(world, run), await world.manifests(run["run_id"])
+    assert figures(first) == (manifest["estimated_input_tokens"], 0, True)
+    assert (run["usage"]["input_tokens"], run["usage"]["unknown"]) == (first["usage"]["input_tokens"] + 50, 1)
+    assert figures(good) == (50, 10, False)
+
+
+async def test_a_try_that_was_refused_counts_nothing(world: RunWorld) -> None:
+    """SPEC L5, L2: nobody charges for a refusal."""
+    world.model.add(replies.error(503, "later", headers=(("retry-after", "0"),)), "done")
+    run = await world.ask(PROMPT)
+    refused, _ = await attempts(world, run)
+    assert (refused["usage"], run["usage"]["input_tokens"], run["usage"]["unknown"]) == (None, 50, 0)
 
 
 async def test_a_stream_cut_before_its_usage_counts_what_had_come(world: RunWorld) -> None:
