@@ -8,8 +8,9 @@ import asyncio
 import errno
 import logging
 import os
+import shutil
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +52,14 @@ _CANNOT_START: dict[int, Problem] = {
     errno.EACCES: "not_executable",
     errno.EPERM: "not_executable",
 }
+
+
+def _cannot_start(number: int, command: Sequence[str] | None) -> Problem:
+    """A name that is nowhere looks like a forbidden one if a folder of PATH may not be read."""
+    if command and "/" not in command[0] and shutil.which(command[0]) is None:
+        return "no_program"
+    return _CANNOT_START.get(number, "not_startable")
+
 
 HttpClientFor = Callable[[Mapping[str, str]], httpx2.AsyncClient]
 """A new guarded client that sends these headers with each request; closed by whoever asked for it."""
@@ -226,7 +235,7 @@ class _Link:
         """Why nothing came of a question, as far as it is known; `failure` is what the SDK raised."""
         heard = self._opening.heard
         if heard.errno is not None:
-            return ServerUnusableError(_CANNOT_START.get(heard.errno, "not_startable"), number=heard.errno)
+            return ServerUnusableError(_cannot_start(heard.errno, self._opening.server.command), number=heard.errno)
         refusal = _refusal_in(failure)
         if refusal is not None and refusal.code != CONNECTION_CLOSED:
             return ServerUnusableError("protocol_error", number=refusal.code)
