@@ -34,8 +34,7 @@ class Crew:
 
 async def check_worker(client: Client, task_queue: str) -> Finding:
     """Some worker polls the queue, and none is silent that Temporal may still give tasks to (SPEC 17)."""
-    crew = await _crew(client, task_queue)
-    polls = await temporal.polls(client, task_queue)
+    crew, polls = await _look(client, task_queue)
     if frozen := [sign for sign in crew.silent if not crew.living or may_get_tasks(sign, polls)]:
         return _silent(task_queue, frozen, others=len(crew.living))
     known = bool(crew.living or crew.away)
@@ -46,8 +45,11 @@ async def check_worker(client: Client, task_queue: str) -> Finding:
     return judge_polling(task_queue, min(ago, default=None), count=count, shows_after_s=shows_after_s)
 
 
-async def _crew(client: Client, task_queue: str) -> Crew:
-    """Look until all are heard of, or so long that who lives would have been: clocks differ, workers restart."""
+async def _look(client: Client, task_queue: str) -> tuple[Crew, Mapping[str, datetime]]:
+    """Look until all are heard of and poll, or so long that who lives would: clocks differ, workers restart.
+
+    A server that restarts forgets who polled; a worker that has frozen since does not poll again.
+    """
     first: dict[str, SignOfLife] = {}
     clock = asyncio.get_running_loop().time
     until = clock() + SILENT_AFTER_S
@@ -55,9 +57,14 @@ async def _crew(client: Client, task_queue: str) -> Crew:
         signs = await temporal.signs_of_life(client, task_queue)
         first = {sign.worker: sign for sign in signs} | first
         crew = crew_of(signs, [sign for sign in signs if _is_recent(sign) or sign != first[sign.worker]])
-        if not crew.silent or clock() > until:
-            return crew
+        polls = await temporal.polls(client, task_queue)
+        if clock() > until or (not crew.silent and _polls_or_none_lives(crew, polls)):
+            return crew, polls
         await asyncio.sleep(LOOK_AGAIN_S)
+
+
+def _polls_or_none_lives(crew: Crew, polls: Mapping[str, datetime]) -> bool:
+    return not crew.living or any(one.identity in polls for one in crew.living)
 
 
 def crew_of(signs: Sequence[SignOfLife], heard: Collection[SignOfLife]) -> Crew:

@@ -5,9 +5,14 @@ import socket
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import temporalio.api.worker.v1 as worker
+import temporalio.api.workflowservice.v1 as workflowservice
+from google.protobuf.timestamp_pb2 import Timestamp
+from temporalio.client import Client
 
+from stack.findings import Broken
 from stack.temporal import SignOfLife
-from stack.workers import crew_of, may_get_tasks
+from stack.workers import check_worker, crew_of, may_get_tasks
 
 HERE = socket.gethostname()
 
@@ -58,3 +63,23 @@ def test_a_silent_worker_counts_until_its_last_poll_must_have_ended(
     """SPEC 17: a poll of its identity that is younger than its last sign allows is another container's."""
     polls = {} if polled_ago_s is None else {"w1": ago(polled_ago_s)}
     assert may_get_tasks(sign("b", ago_s=silent_for_s), polls) == may
+
+
+async def test_a_worker_that_froze_before_the_server_saw_it_poll_is_named(
+    temporal_client: Client, task_queue: str
+) -> None:
+    """SPEC 17: a server that restarts forgets who polled; a sign of life alone is waited for, then missed."""
+    here = worker.WorkerHostInfo(host_name=HERE, process_id=str(os.getpid()))
+    now = Timestamp()
+    now.GetCurrentTime()
+    beat = worker.WorkerHeartbeat(
+        worker_instance_key="a", worker_identity="w1", host_info=here, task_queue=task_queue, heartbeat_time=now
+    )
+    request = workflowservice.RecordWorkerHeartbeatRequest(
+        namespace=temporal_client.namespace, identity="w1", worker_heartbeat=[beat]
+    )
+    await temporal_client.workflow_service.record_worker_heartbeat(request)
+    found = await check_worker(temporal_client, task_queue)
+    assert isinstance(found, Broken)
+    assert f"process {os.getpid()} " in found.detail
+    assert f"kill -CONT {os.getpid()}," in found.mend
