@@ -55,7 +55,7 @@ async def test_a_run_whose_time_ends_during_a_compaction_is_timed_out(world: Run
     assert [is_summary(request) for request in world.model.requests] == [False] * 4 + [True]
     (episode,) = await compactions(world, run)
     assert (episode["status"], episode["snapshot_id"]) == ("cancelled", None)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(15):
         while world.model.disconnects < 1:
             await asyncio.sleep(0.01)
 

@@ -101,7 +101,7 @@ async def test_events_of_a_living_run_come_as_they_are_committed(ann: Person, st
     assert not reading.done()
     await grow(store, run_id, 3)
     await end(store, run_id)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(15):
         assert [event["run_seq"] for event in await reading] == list(range(1, 8))
 
 
@@ -148,7 +148,7 @@ async def test_a_long_poll_returns_when_the_run_ends_and_not_before(ann: Person,
     assert short.json()["status"] == "queued"
     assert not waiting.done()
     await end(store, run_id)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(15):
         assert (await waiting).json()["status"] == "stopped"
 
 
@@ -161,7 +161,7 @@ async def test_a_stream_ends_with_the_key_that_opened_it(ann: Person, store: Sto
         assert (await anext(events)).id == "1"
         assert (await ann.http.delete(f"/keys/{made['key_id']}")).status_code == 204
         await grow(store, run_id, 1)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(15):
             assert [event.id async for event in events] == []
     assert (await ann.http.get(f"/runs/{run_id}/events", headers=headers)).status_code == 401
     assert [event["run_seq"] for event in await read_stream(ann, run_id, at_most=2)] == [1, 2]
@@ -200,7 +200,7 @@ async def test_a_long_poll_ends_with_the_key_that_asked(ann: Person, store: Stor
         await let_wait(ann, address, requests=1)
         assert (await ann.http.delete(f"/keys/{key_id}")).status_code == 204
         await end(store, run_id)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(15):
             refused = await waiting
     assert (refused.status_code, refused.json()["code"]) == (401, "UNAUTHENTICATED")
     assert refused.headers["www-authenticate"] == "Bearer"
@@ -226,7 +226,7 @@ class TestWithFrequentSignsOfLife:
             waiting = [asyncio.create_task(request) for request in held]
             await let_wait(ann, address, requests=3)
             assert (await ann.http.delete(f"/keys/{key_id}")).status_code == 204
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(15):
                 assert [(await answer).status_code for answer in waiting] == [401, 401, 200]
 
 
@@ -241,6 +241,6 @@ async def test_streams_and_long_polls_do_not_hold_the_end_of_the_process(
     assert not polling.done()
     assert not streaming.done()
     app.state.services.close_soon()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(15):
         assert [event["run_seq"] for event in await streaming] == [1, 2]
         assert (await polling).json()["status"] == "queued"

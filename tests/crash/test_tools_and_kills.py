@@ -114,7 +114,7 @@ async def test_a_stdio_server_dies_with_its_worker_and_the_next_worker_starts_an
         await until_exists(tmp_path / "hung")
         await first.killed()
         [hung] = [int(line.split()[1]) for line in traced(trace) if line.startswith("hangs ")]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(15):
             while is_alive(hung):
                 await asyncio.sleep(0.01)
         run = await world.ended(run_id)

@@ -46,7 +46,7 @@ async def test_a_cancellation_during_a_model_call_is_a_stop(stage: Stage) -> Non
         await held.reached.wait()
         await handle.cancel()
         assert await closing(handle) == (CANCELED, None)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(15):
             while not held.cancelled:
                 await asyncio.sleep(0.01)
     assert [end["status"] for end in run.finished] == ["stopped"]

@@ -132,7 +132,7 @@ async def test_an_import_that_never_ends_is_ended(folder: Folder, monkeypatch: p
     with pytest.raises(ConfigurationInvalidError, match="took more than 5 seconds"):
         await folder.publish()
     number = int(pid.read_text())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(15):
         while _lives(number):
             await asyncio.sleep(0.01)
 
@@ -192,7 +192,7 @@ async def test_a_process_that_publishes_leaves_no_process_behind(folder: Folder)
     )
     await folder.publish()
     number = int(pid.read_text())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(15):
         while _lives(number):
             await asyncio.sleep(0.01)
 

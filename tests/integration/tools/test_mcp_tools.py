@@ -182,10 +182,10 @@ async def test_calls_of_one_message_share_a_connection_and_do_not_wait_for_each_
     await call(servers, where, "echo", text="warm")
     loop = asyncio.get_running_loop()
     started = loop.time()
-    calls = [call(servers, where, "waits", seconds=0.6) for _ in range(5)]
+    calls = [call(servers, where, "waits", seconds=1.5) for _ in range(5)]
     outcomes = await asyncio.gather(*calls)
     assert [outcome.content for outcome in outcomes] == ["waited"] * 5
-    assert loop.time() - started < 1.8
+    assert loop.time() - started < 6
 
 
 async def test_a_call_over_its_time_limit_leaves_the_outcome_open_and_the_connection_usable(
@@ -211,7 +211,7 @@ async def test_a_stop_does_not_wait_for_the_server(servers: McpServers, where: d
     running = asyncio.create_task(tool.run(invocation(seconds=20.0), on_progress=at_work.set))
     await at_work.wait()
     running.cancel()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(10):
         with pytest.raises(asyncio.CancelledError):
             await running
 

@@ -266,7 +266,7 @@ ANYTHING = [
 @pytest.mark.parametrize("function", ["raises_any", "raises_any_async"])
 async def test_whatever_a_tool_raises_is_its_result_at_once(function: str, kind: str) -> None:
     """SPEC T9: named by its type, without waiting for the time limit, and the worker goes on."""
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(15):
         found = error(await result(function, kind=kind))
     # An async function can't let a StopIteration out: Python itself makes a RuntimeError of it.
     assert found["type"] in {kind, "RuntimeError"} if kind.startswith("Stop") else found["type"] == kind
@@ -290,18 +290,18 @@ async def test_a_tool_that_cancels_its_own_task_and_returns_is_not_taken_for_a_s
 @pytest.mark.parametrize("function", ["gives_a_raising_value", "gives_a_raising_model", "gives_a_raising_generator"])
 async def test_a_value_that_raises_when_it_is_looked_into_is_the_tools_own_failure(function: str, kind: str) -> None:
     """SPEC T9: a result's own code runs as the tool's, within its limit and away from the event loop."""
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(15):
         assert error(await result(function, kind=kind))["type"] == "ResultNotSerializable"
 
 
 async def test_a_value_that_takes_for_ever_to_convert_is_over_the_time_limit_and_holds_up_nobody() -> None:
     """SPEC T4, S8: the loop goes on, and so does everybody else's call."""
     slow = tool("gives_a_blocking_value", timeout_s=0.2)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(15):
         with pytest.raises(ToolTimeoutError):
             await run_within_limit(slow, invocation(seconds=0.6), on_progress=no_progress)
     idle = THREADS.idle
-    async with asyncio.timeout(5):  # a thread inside pydantic may not be torn down by the interpreter's end
+    async with asyncio.timeout(15):  # a thread inside pydantic may not be torn down by the interpreter's end
         while THREADS.idle == idle:
             await asyncio.sleep(0.01)
 
@@ -309,7 +309,7 @@ async def test_a_value_that_takes_for_ever_to_convert_is_over_the_time_limit_and
 @pytest.mark.parametrize("kind", ["KeyboardInterrupt", "CancelledError", "SystemExit", "LookupError"])
 async def test_an_argument_type_whose_own_code_raises_is_the_tools_own_failure(kind: str) -> None:
     """SPEC T9."""
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(15):
         found = error(await result("takes_a_raising_argument", argument={"kind": kind}))
     assert found["type"] == ("KeyError" if kind == "LookupError" else kind)
 
@@ -324,7 +324,7 @@ async def test_a_module_that_raises_anything_when_imported_is_answered(module: s
         with pytest.raises(ConfigurationInvalidError, match=kind.rpartition(".")[2]):
             description_of(f"{module}:f")
         broken = PythonTool(tool("add").frozen, entry(kind="python", entry=f"{module}:f"))
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(15):
             found = error(await broken.run(invocation(a=1), on_progress=no_progress))
     assert found["type"] == "ToolMisconfigured"
 
@@ -341,14 +341,14 @@ async def test_a_tool_that_cancels_itself_is_not_taken_for_a_stop() -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "arguments"), [("ignores_cancellation", {"seconds": 2.0}), ("sleeps", {"seconds": 20})]
+    ("function", "arguments"), [("ignores_cancellation", {"seconds": 3.0}), ("sleeps", {"seconds": 20})]
 )
 async def test_a_stop_does_not_wait_for_a_tool_that_ignores_it(function: str, arguments: dict[str, Any]) -> None:
     """SPEC S8."""
     running = asyncio.create_task(result(function, **arguments))
     await asyncio.sleep(0.2)
     running.cancel()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(2):
         with pytest.raises(asyncio.CancelledError):
             await running
 
@@ -358,7 +358,7 @@ async def test_a_tool_that_raises_after_it_was_cancelled_is_heard_by_nobody(capl
     running = asyncio.create_task(result("raises_when_cancelled"))
     await asyncio.sleep(0.1)
     running.cancel()
-    async with asyncio.timeout(0.5):
+    async with asyncio.timeout(5):
         with pytest.raises(asyncio.CancelledError):
             await running
     del running
