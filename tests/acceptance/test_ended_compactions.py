@@ -153,7 +153,7 @@ async def test_the_providers_word_stands_if_the_compaction_that_it_forced_is_can
 async def test_a_stop_of_the_run_stands_beside_the_end_of_its_compaction(servers: Servers, by: str, how: str) -> None:
     """SPEC S8, W2: both are there when the next worker comes; no further call is made.
 
-    A cancellation in Temporal is known once the workflow has seen it: the block that was cut off may be under way again.
+    A cancellation in Temporal is known once the workflow has seen it: the block cut off may be under way again by then.
     """
     async with ModelServer(strict="plain") as model, running_world(servers, model) as world:
         async with world.worker():
