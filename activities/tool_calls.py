@@ -7,6 +7,7 @@ from the second death on each process has a moment first for everything else tha
 """
 
 import asyncio
+import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -48,6 +49,7 @@ DIED = "Unknown: the worker died each time during this call; it may or may not h
 MOST_TRIES = 5
 DEADLY = 2  # deaths during one call; the first may have been anything: a crash, a rolling restart
 PAUSE_S = 1.0
+LONGEST_WISH_S = 600.0  # a server that wants more is not waited for: the model may have something better to do
 MOST_HELD = 100  # results that wait for a database which is away; more than run at once
 
 Ended = Literal["settled", "stopping", "alone"]
@@ -95,7 +97,7 @@ class ToolCallActivities:
             case (begun, facts):
                 async with self._nothing_sent_without_storage(facts.operation_id, begun):
                     kit = await self._releases.kit(facts.release_id)
-                    await self.settle(kit, facts, execution_no=call.execution_no, begun=begun)
+                    await self.settle(kit, facts, execution_no=call.execution_no, begun=begun, deadline_at=until)
         return "settled"
 
     @asynccontextmanager
@@ -110,11 +112,28 @@ class ToolCallActivities:
             await self._failed_try(operation_id, begun, ToolFailure("not_started"))
             raise
 
-    async def settle(self, kit: Kit, facts: ToolCallFacts, *, execution_no: int, begun: Begun | None) -> None:
+    async def settle(
+        self,
+        kit: Kit,
+        facts: ToolCallFacts,
+        *,
+        execution_no: int,
+        begun: Begun | None,
+        deadline_at: float | None = None,
+    ) -> None:
         """Make a call and store what came of it; `begun` is None for a harmless one that needs no attempt before."""
-        await self.record(await self.made(kit, facts, execution_no=execution_no, begun=begun))
+        made = await self.made(kit, facts, execution_no=execution_no, begun=begun, deadline_at=deadline_at)
+        await self.record(made)
 
-    async def made(self, kit: Kit, facts: ToolCallFacts, *, execution_no: int, begun: Begun | None) -> RecordToolResult:
+    async def made(
+        self,
+        kit: Kit,
+        facts: ToolCallFacts,
+        *,
+        execution_no: int,
+        begun: Begun | None,
+        deadline_at: float | None = None,
+    ) -> RecordToolResult:
         """Make a call: what is to be stored of it. A result that waits here to be stored is not asked for again.
 
         It does if the activity that brought it was given up while the database was away (SPEC 0, R2).
@@ -122,7 +141,7 @@ class ToolCallActivities:
         attempt_no = begun.attempt_no if begun else None
         if waiting := self._held.get(facts.operation_id):
             return replace(waiting, execution_no=execution_no, attempt_no=attempt_no)
-        result = await self._newly_made(kit, facts, execution_no=execution_no, begun=begun)
+        result = await self._newly_made(_Ended(kit, facts, execution_no, attempt_no), begun, deadline_at)
         self._held[facts.operation_id] = result
         if len(self._held) > MOST_HELD:
             self._held.popitem(last=False)
@@ -132,10 +151,8 @@ class ToolCallActivities:
         """The result has become fact."""
         self._held.pop(result.operation_id, None)
 
-    async def _newly_made(
-        self, kit: Kit, facts: ToolCallFacts, *, execution_no: int, begun: Begun | None
-    ) -> RecordToolResult:
-        ended = _Ended(kit, facts, execution_no, begun.attempt_no if begun else None)
+    async def _newly_made(self, ended: "_Ended", begun: Begun | None, deadline_at: float | None) -> RecordToolResult:
+        kit, facts = ended.kit, ended.facts
         lost = begun.lost if begun else 0
         if lost and not kit.tools.may_repeat_unknown(facts.name):
             return await ended.unknown(INTERRUPTED, ToolFailure("interrupted"))
@@ -149,7 +166,7 @@ class ToolCallActivities:
         await self._commits.reach("call_tool.answered")
         if isinstance(outcome, ToolAnswered):
             return await ended.answered(outcome)
-        if begun and outcome.may_repeat and attempt_no < MOST_TRIES:
+        if begun and outcome.may_repeat and attempt_no < MOST_TRIES and _in_time(outcome, deadline_at):
             await self._failed_try(facts.operation_id, begun, outcome.failure)
             raise try_again(outcome, attempt_no - 1)
         if outcome.may_have_run and not outcome.may_repeat:
@@ -221,6 +238,12 @@ class _Ended:
             raw_media_type=answer.raw_media_type if answer else None,
             failure=failure,
         )
+
+
+def _in_time(lost: ToolLost, deadline_at: float | None) -> bool:
+    """Whether the pause that the server asks for leaves the Run time for another try (SPEC L2, T9)."""
+    pause = lost.retry_after_s or 0
+    return pause <= LONGEST_WISH_S and (deadline_at is None or time.time() + pause < deadline_at)
 
 
 def _unknown_words(lost: ToolLost) -> str:

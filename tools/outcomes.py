@@ -40,6 +40,7 @@ def unavailable_outcome(error: ToolUnavailableError) -> ToolOutcome:
     """What the model is told once no further try will be made: what the server said, if it said something."""
     if error.said is not None:
         told = json.loads(error.said.content)["error"] | {"may_have_run": error.may_have_run}
+        told |= {"retry_after_s": math.ceil(error.retry_after_s)} if error.retry_after_s else {}
         return replace(error.said, content=json.dumps({"error": told}, ensure_ascii=False))
     kind = "ToolTimeout" if error.reason == "timeout" else "ToolUnavailable"
     return error_outcome(kind, error.message, may_have_run=error.may_have_run)

@@ -1,5 +1,7 @@
 """Why a try at a tool call failed is kept as a code and shown, and nothing of what was said is (SPEC T4, Y6)."""
 
+import json
+
 import pytest
 
 from activities import tool_calls
@@ -90,3 +92,17 @@ async def test_a_harmless_call_beside_the_workflow_says_why_it_failed_too(world:
     run = await world.ask()
     [late] = await attempts(world, run)
     assert (run["status"], late["state"], late["error"]) == ("succeeded", "failed", failure("timeout"))
+
+
+@pytest.mark.parametrize(("wish", "deadline_s"), [("15", 10), ("86400", 3_600)])
+async def test_a_wish_to_wait_that_nobody_can_keep_is_told_at_once(world: RunWorld, wish: str, deadline_s: int) -> None:
+    """SPEC T9, L2; case 037 for tools: a pause beyond the Run's time, or for hours, is the model's to know."""
+    busy = Answer(status=429, body=b"come back later", headers={"Content-Type": "text/plain", "Retry-After": wish})
+    async with tool_server(busy) as server:
+        entry = {"kind": "http", "name": "weather", "url": server.url, "effect": "read_only"}
+        await world.publish(tools=[entry], limits={"deadline_s": deadline_s})
+        world.model.add(replies.calls(("weather", {})), "done")
+        run = await world.ended(await world.start(), within_s=8)
+    assert (run["status"], len(server.requests)) == ("succeeded", 1)
+    told = json.loads(world.model.requests[-1].json["messages"][-1]["content"])["error"]
+    assert (told["status"], told["message"], told["retry_after_s"]) == (429, "come back later", int(wish))

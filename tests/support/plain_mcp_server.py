@@ -3,7 +3,9 @@
 `python -I -S tests/support/plain_mcp_server.py TRACE`: it writes its process id, and that of each child, into TRACE.
 Tools: `echo`, `hangs` (never answers, deaf to SIGTERM and to the end of its input), `hangs_once` (until FILE is there,
 which it makes), `dies`, `leaves_a_child` (in a session of its own, deaf to SIGTERM, holding the output open), `answers`
-(with the text that it is given as its result, BYTE in it as one that is no UTF-8, behind the bytes of `noise`).
+(with the text that it is given as its result, BYTE in it as one that is no UTF-8, behind the bytes of `noise`),
+`declares` (the same, and its list says that a result is `{"t": …}` by a pattern that backtracks for ever). Each question
+for the list is written into TRACE.
 """
 
 import json
@@ -14,7 +16,8 @@ import sys
 import time
 from typing import Any
 
-TOOLS = ("echo", "hangs", "hangs_once", "dies", "leaves_a_child", "answers", "result_read")
+TOOLS = ("echo", "hangs", "hangs_once", "dies", "leaves_a_child", "answers", "result_read", "declares")
+NEVER_DONE = {"type": "object", "properties": {"t": {"pattern": "^(a+)+$"}}, "required": ["t"]}
 CHILD = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
 
 
@@ -50,13 +53,20 @@ def called(name: str, arguments: dict[str, Any]) -> Any:
     return {"content": [{"type": "text", "text": str(arguments.get("text", name))}]}
 
 
+def listed(name: str) -> dict[str, Any]:
+    """What the list says of a tool."""
+    said: dict[str, Any] = {"name": name, "inputSchema": {"type": "object"}}
+    return said | ({"outputSchema": NEVER_DONE} if name == "declares" else {})
+
+
 def answer(message: dict[str, Any]) -> Any:
     """The result of one request."""
     if message["method"] == "initialize":
         server = {"name": "plain", "version": "1"}
         return {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": server}
     if message["method"] == "tools/list":
-        return {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]}
+        note("list", os.getpid())
+        return {"tools": [listed(name) for name in TOOLS]}
     if message["method"] == "tools/call":
         return called(message["params"]["name"], message["params"].get("arguments", {}))
     return {}
@@ -65,7 +75,7 @@ def answer(message: dict[str, Any]) -> Any:
 def verbatim(message: dict[str, Any]) -> str:
     """The line of an answer whose result is given as text, whatever that is."""
     params = message.get("params", {})
-    if params.get("name") != "answers":
+    if params.get("name") not in ("answers", "declares"):
         return ""
     arguments = params["arguments"]
     line = f'{{"jsonrpc": "2.0", "id": {message["id"]}, "result": {arguments["result"]}}}\n'
