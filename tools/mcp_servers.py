@@ -167,7 +167,7 @@ class _Opening:
         async with AsyncExitStack() as stack:
             transport = await self._http(stack) if self.server.url else self._stdio(stack)
             client = await stack.enter_async_context(Client(WatchedTransport(transport, lost, self.heard)))
-            # The SDK would ask for the list behind a call, check the result by it without bounds, and drop what differs.
+            # The SDK would ask for the list behind a call, check a result by it without bounds, and drop what differs.
             client.session.validate_tool_result = _taken_as_it_came  # type: ignore[method-assign]
             yield client
 

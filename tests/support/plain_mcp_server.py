@@ -4,7 +4,7 @@
 Tools: `echo`, `hangs` (never answers, deaf to SIGTERM and to the end of its input), `hangs_once` (until FILE is there,
 which it makes), `dies`, `leaves_a_child` (in a session of its own, deaf to SIGTERM, holding the output open), `answers`
 (with the text that it is given as its result, BYTE in it as one that is no UTF-8, behind the bytes of `noise`),
-`declares` (the same, and its list says that a result is `{"t": …}` by a pattern that backtracks for ever). Each question
+`declares` (the same; its list says that a result is `{"t": …}` by a pattern that backtracks for ever). Each question
 for the list is written into TRACE.
 """
 
