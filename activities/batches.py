@@ -2,9 +2,9 @@
 
 Part of the activity that called the model: phases that follow each other without a decision may share one, since each
 is its own ledgered commit, so that a repeat goes on where the last one stopped (DESIGN 3). The tries need no commit
-before the call, since a repeat does no harm. But a call can be what ends the process: from the first repeat on, tries
-are written down before they are made, so that they can be counted, and made one by one, so that none is blamed for its
-neighbour.
+before the call, since a repeat does no harm; those that had to wait for a place look whether they still may begin. But
+a call can be what ends the process: from the first repeat on, tries are written down before they are made, so that they
+can be counted, and made one by one, so that none is blamed for its neighbour.
 """
 
 import asyncio
@@ -49,14 +49,19 @@ class Batches:
         calls = await self._open_calls(prepare) if known is None else known
         if calls is None:
             return STOPPING
+        terms: dict[str, Any] = {"execution_no": prepare.execution_no, "deadline_at": deadline_at}
         if known is None and activity.info().attempt > 1:
-            if not await self._settle_one_by_one(calls, execution_no=prepare.execution_no, deadline_at=deadline_at):
-                return STOPPING
-            return await self._commits.prepare_request(prepare, kit.model.terms)
+            settled = await self._settle_one_by_one(calls, **terms)
+            return await self._commits.prepare_request(prepare, kit.model.terms) if settled else STOPPING
         if known is None or size != 1 or not calls:
-            await self._settle(kit, calls, execution_no=prepare.execution_no, at_once=at_once)
-            return await self._commits.prepare_request(prepare, kit.model.terms)
-        settled = await self._tools.made(kit, calls[0], execution_no=prepare.execution_no, begun=None)
+            settled = await self._settle(kit, calls, at_once=at_once, **terms)
+            return await self._commits.prepare_request(prepare, kit.model.terms) if settled else STOPPING
+        return await self._settle_and_prepare_at_once(kit, prepare, calls[0])
+
+    async def _settle_and_prepare_at_once(
+        self, kit: Kit, prepare: PrepareRequest, only: ToolCallFacts
+    ) -> PreparedRequest:
+        settled = await self._tools.made(kit, only, execution_no=prepare.execution_no, begun=None)
         try:
             prepared = await until_stored(lambda: self._commits.prepare_request(prepare, kit.model.terms, settled))
         except SupersededError:
@@ -83,15 +88,29 @@ class Batches:
                 return False
         return True
 
-    async def _settle(self, kit: Kit, calls: tuple[ToolCallFacts, ...], *, execution_no: int, at_once: int) -> None:
+    async def _settle(
+        self,
+        kit: Kit,
+        calls: tuple[ToolCallFacts, ...],
+        *,
+        execution_no: int,
+        deadline_at: float | None,
+        at_once: int,
+    ) -> bool:
+        """Make the calls, `at_once` of them together; False if a stop or the deadline came before all had begun."""
         places = asyncio.Semaphore(at_once)
 
-        async def settle(facts: ToolCallFacts) -> None:
+        async def settle(at: int, facts: ToolCallFacts) -> bool:
             async with places:
+                waited = at >= at_once
+                if waited and not await self._commits.may_begin(facts.run_id, execution_no, deadline_at=deadline_at):
+                    return False
                 await self._tools.settle(kit, facts, execution_no=execution_no, begun=None)
+                return True
 
         # Each result is stored as it comes, whatever became of the others: none goes on once this step is over.
-        ended = await asyncio.gather(*(settle(facts) for facts in calls), return_exceptions=True)
-        for failure in ended:
-            if failure is not None:
-                raise failure
+        ended = await asyncio.gather(*(settle(*one) for one in enumerate(calls)), return_exceptions=True)
+        for outcome in ended:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        return all(ended)

@@ -48,3 +48,8 @@ class ModelReply(BaseModel):
     usage: Usage = Usage()
     provider_model: str | None = None
     provider_request_id: str | None = None
+
+    @property
+    def has_output(self) -> bool:
+        """Whether there is text, reasoning or a call: evidence that the model has begun on the request (SPEC S6)."""
+        return bool(self.content or self.reasoning_content or self.calls)

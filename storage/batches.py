@@ -1,4 +1,4 @@
-"""The open calls of a batch, read at once: what is to be called, and whether it still may be."""
+"""The open calls of a batch, read at once: what is to be called, and whether it, or one more, still may be."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from context.messages import message_from_bytes
 from context.steps import ToolCallFacts
-from storage.database import fetch_all
+from storage.database import fetch_all, fetch_value
 from storage.store import Store
 
 CALLS = text("""
@@ -17,6 +17,11 @@ CALLS = text("""
            r.stop_requested_at IS NOT NULL AS stopping
     FROM operations t JOIN operations m ON m.operation_id = t.batch_id JOIN runs r ON r.run_id = t.run_id
     WHERE t.batch_id = :batch_id AND t.verdict IS NULL ORDER BY t.ordinal
+""")
+MAY_BEGIN = text("""
+    SELECT EXISTS (SELECT 1 FROM runs
+      WHERE run_id = :run_id AND status = 'running' AND execution_no = :execution_no AND stop_requested_at IS NULL
+        AND extract(epoch FROM clock_timestamp()) < coalesce(CAST(:deadline_at AS double precision), 'infinity'))
 """)
 
 
@@ -41,3 +46,10 @@ async def batch_calls(store: Store, batch_id: UUID, execution_no: int) -> BatchC
         for row in rows
     )
     return BatchCalls(calls, all(row["owned"] and not row["stopping"] for row in rows))
+
+
+async def may_begin(store: Store, run_id: UUID, execution_no: int, *, deadline_at: float | None) -> bool:
+    """Whether one more call may begin: this execution owns the Run, no stop is recorded, and there is time left."""
+    async with store.reading() as connection:
+        key = {"run_id": run_id, "execution_no": execution_no, "deadline_at": deadline_at}
+        return bool(await fetch_value(connection, MAY_BEGIN, **key))

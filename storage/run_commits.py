@@ -24,7 +24,7 @@ from context.steps import (
     Stopping,
     ToolCallFacts,
 )
-from storage.batches import BatchCalls, batch_calls
+from storage.batches import BatchCalls, batch_calls, may_begin
 from storage.commits.accept_model import accept_model
 from storage.commits.begin_attempt import begin_attempt, begin_tool_call
 from storage.commits.fail_attempt import estimated_input, fail_attempt, failures
@@ -102,6 +102,9 @@ class RunCommits:
 
     async def batch_calls(self, batch_id: UUID, execution_no: int) -> BatchCalls:
         return await batch_calls(self._store, batch_id, execution_no)
+
+    async def may_begin(self, run_id: UUID, execution_no: int, *, deadline_at: float | None) -> bool:
+        return await may_begin(self._store, run_id, execution_no, deadline_at=deadline_at)
 
     async def record_tool_result(self, request: RecordToolResult) -> bool:
         return await record_tool_result(self._store, request)

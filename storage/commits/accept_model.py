@@ -35,13 +35,16 @@ SETTLE_OPERATION = """
 """
 SETTLE_ATTEMPT = """
     INSERT INTO attempts (operation_id, attempt_no, state, first_output_at, ended_at, usage, cost)
-    VALUES (:operation_id, :attempt_no, 'succeeded', now(), now(), CAST(:usage AS jsonb), :cost)
+    VALUES (:operation_id, :attempt_no, 'succeeded', CASE WHEN :has_output THEN now() END, now(),
+            CAST(:usage AS jsonb), :cost)
     ON CONFLICT (operation_id, attempt_no) DO UPDATE
-    SET state = 'succeeded', first_output_at = coalesce(attempts.first_output_at, now()), ended_at = now(),
-        usage = EXCLUDED.usage, cost = EXCLUDED.cost
+    SET state = 'succeeded', first_output_at = coalesce(attempts.first_output_at, EXCLUDED.first_output_at),
+        ended_at = now(), usage = EXCLUDED.usage, cost = EXCLUDED.cost
 """
+# An answer without text, reasoning and calls is no evidence that the model has begun on them (SPEC S6).
 DELIVER = """
-    UPDATE input_deliveries SET state = 'delivered', delivered_at = now() WHERE run_id = :run_id AND state = 'claimed'
+    UPDATE input_deliveries SET state = 'delivered', delivered_at = now()
+    WHERE run_id = :run_id AND state = 'claimed' AND :has_output
 """
 MOVE_RUN = f"""
     UPDATE runs SET phase = :phase, event_head = :event_head, answer_record_id = coalesce(:answer_id, answer_record_id),
@@ -228,6 +231,7 @@ class _Writes:
         )
         usage = self._request.reply.usage.model_dump_json()
         self.writes.sql(SETTLE_ATTEMPT, usage=usage, attempt_no=self._request.attempt_no)
+        self.writes.bind(has_output=self._request.reply.has_output)
         self.writes.bind(operation_id=self._request.operation_id)
 
     def _move_heads(self, verdict: ModelVerdict, record_id: UUID) -> None:

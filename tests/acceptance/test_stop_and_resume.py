@@ -73,6 +73,24 @@ async def test_nothing_new_starts_once_a_stop_is_recorded(world: RunWorld, tmp_p
     assert states == ["unknown", "cancelled", "cancelled"]
 
 
+async def test_no_harmless_call_that_waits_for_its_place_begins_after_a_stop(servers: Servers, tmp_path: Path) -> None:
+    """SPEC S8: the first of three has its result, the stop is recorded, the others never begin."""
+    trace = tmp_path / "trace"
+    look = [("look", {"key": key, "trace": str(trace)}) for key in ("a", "b", "c")]
+    async with ModelServer([replies.calls(*look)], strict="plain") as model, running_world(servers, model) as world:
+        await world.publish(tools=["look"], limits={"max_parallel_tools": 1})
+        session = await world.open_session()
+
+        async def overtake() -> None:
+            [run] = await world.items(f"/sessions/{session}/runs")
+            await world.stop(run["run_id"])
+
+        async with world.worker(Pauses("record_tool_result.after_commit", overtake)):
+            run = await world.ask("q", session)
+        states = [one["state"] for one in await world.operations(run["run_id"]) if one["purpose"] == "tool"]
+    assert (run["status"], traced(trace), states) == ("stopped", ["a"], ["accepted", "cancelled", "cancelled"])
+
+
 async def test_a_run_stopped_before_any_worker_saw_it_ends_stopped(world: RunWorld) -> None:
     """SPEC S8, W2: stop right behind the question; whichever is first, the end is an end."""
     world.model.add("quick", "quick")

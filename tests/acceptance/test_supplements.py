@@ -2,10 +2,13 @@
 
 import asyncio
 
+import pytest
+
 from tests.acceptance.test_history import texts
 from tests.acceptance.test_tool_batches import results, settled
 from tests.support import replies
 from tests.support.model_server import ModelServer
+from tests.support.replies import Reply
 from tests.support.run_world import Json, RunWorld, Servers, running_world
 
 
@@ -105,6 +108,48 @@ async def test_a_claimed_supplement_without_any_output_is_carried_once(servers: 
         assert texts(world.sent[1]).count("MARK-S") == 1
         [taken] = [one for one in await world.inputs(second["run_id"]) if one["kind"] == "supplement"]
         assert (taken["input_id"], taken["state"]) == (sent["input_id"], "delivered")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        [replies.text(""), replies.error(401, "no")],
+        [replies.text("", finish_reason="content_filter")],
+        [replies.text("", finish_reason="length")],
+    ],
+    ids=["empty", "filtered", "cut"],
+)
+async def test_an_answer_without_any_output_delivers_nothing(servers: Servers, script: list[Reply]) -> None:
+    """SPEC S6: no text, no reasoning, no call is no evidence; what the Run's end leaves so is carried, once."""
+    async with ModelServer(strict="plain") as model, running_world(servers, model) as world:
+        session = await world.open_session()
+        run_id = await world.start("q1", session)
+        await world.send("MARK-S", session, mode="supplement")
+        model.add(*script, "fine")
+        async with world.worker():
+            assert (await world.ended(run_id))["status"] == "failed"
+            states = {one["kind"]: one["state"] for one in await world.inputs(run_id)}
+            assert states == {"question": "claimed", "supplement": "carried"}
+            tries = [one for call in await world.operations(run_id) for one in call["attempts"]]
+            assert [one["first_output_at"] for one in tries] == [None] * len(tries)
+            await world.ask("q2", session)
+        assert [one for one in texts(world.sent[-1]) if one in ("MARK-S", "q1", "q2")] == ["q1", "MARK-S", "q2"]
+        assert (await world.get(f"/sessions/{session}/verify"))["breaks"] == []
+
+
+async def test_the_first_answer_with_any_output_delivers_what_an_empty_one_did_not(servers: Servers) -> None:
+    """SPEC S6, L1: the next loop's request still has the input, and its answer is the evidence."""
+    async with ModelServer([replies.text(""), "fine"], strict="plain") as model, running_world(servers, model) as world:
+        session = await world.open_session()
+        run_id = await world.start("q1", session)
+        await world.send("MARK-S", session, mode="supplement")
+        async with world.worker():
+            run = await world.ended(run_id)
+        assert (run["status"], run["loops"]) == ("succeeded", 2)
+        assert {one["state"] for one in await world.inputs(run_id)} == {"delivered"}
+        assert [event["type"] for event in await world.events(run_id)].count("input_delivered") == 1
+        assert texts(world.sent[1]).count("MARK-S") == 1
+        assert (await world.get(f"/sessions/{session}/verify"))["breaks"] == []
 
 
 async def test_the_first_output_delivers_before_the_answer_is_complete(servers: Servers) -> None:

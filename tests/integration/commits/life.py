@@ -109,7 +109,7 @@ class Life:
             request_hash=HASH,
             loop=self.loop,
             decision=CallTools() if calls else Answer(),
-            reply=ModelReply(finish_reason="stop", usage=usage or Usage()),
+            reply=ModelReply(content="said", finish_reason="stop", usage=usage or Usage()),
             cost=cost,
             raw=Content(b"raw"),
             record=counted(message),

@@ -117,7 +117,7 @@ async def _answer(store: Store, context_id: UUID, operation_id: UUID, loop: int,
     decision: Decision = CallTools() if calls else Answer()
     plan = ToolPlan(ordinal=0, name="weather", timeout_s=1, local=False)
     more: dict[str, Any] = {"calls": (PlannedCall(call, "read_only", plan),)} if calls else {}
-    reply = ModelReply(content="", finish_reason="stop", usage=USAGE)
+    reply = ModelReply(content="said", finish_reason="stop", usage=USAGE)
     accepted = AcceptModel(
         context_id=context_id,
         operation_id=operation_id,
