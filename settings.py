@@ -8,12 +8,13 @@ be a secret. The connection to Temporal is not configured here: `temporalio.envc
 import base64
 import binascii
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -48,6 +49,8 @@ OUR_SECRETS = frozenset({"DATABASE_URL", "AGENTLOOM_MASTER_KEYS", "AGENTLOOM_IND
 TEMPORAL_SECRETS = frozenset({"TEMPORAL_API_KEY", "TEMPORAL_TLS_CLIENT_KEY_DATA"})
 """As above, but Temporal's own library reads these when it connects, so they go after that."""
 
+_SERVER = re.compile(r"(\[[^\]]+\]|[^:\[\]]*)(:(?P<port>[0-9]{1,5}))?")
+_SSL_MODES = frozenset({"disable", "allow", "prefer", "require", "verify-ca", "verify-full"})
 _MAKE_A_KEY = "python -c 'import base64, os; print(base64.b64encode(os.urandom(32)).decode())'"
 
 
@@ -136,9 +139,31 @@ def _checked_index_key(value: SecretStr) -> SecretStr:
 def _plain_postgres_url(value: SecretStr) -> SecretStr:
     """The URL in the form every PostgreSQL client knows: scheme `postgresql`, no driver name."""
     scheme, separator, rest = value.get_secret_value().partition("://")
-    if not separator or scheme.partition("+")[0] not in {"postgresql", "postgres"} or not urlsplit(f"//{rest}").path:
-        raise ValueError("DATABASE_URL must read postgresql://user:password@host:port/database.")
+    if not separator or scheme.partition("+")[0] not in {"postgresql", "postgres"} or not _is_database(rest):
+        raise ValueError(
+            "DATABASE_URL must read postgresql://user:password@host:port/database; in user and password, characters"
+            " such as @ / # ? % are written as %40 %2F %23 %3F %25."
+        )
     return SecretStr(f"postgresql://{rest}")
+
+
+def _is_database(rest: str) -> bool:
+    """Whether all behind the scheme is where every client looks for it, and servers (one or several) can be there.
+
+    Raises ValueError for an sslmode that is none.
+    """
+    try:
+        parts = urlsplit(f"//{rest}")
+        asked = parse_qs(parts.query, strict_parsing=bool(parts.query))
+    except ValueError:  # half an IPv6 address, or a name without a value
+        return False
+    if not {*asked.get("sslmode", ())} <= _SSL_MODES:
+        raise ValueError(f"sslmode in DATABASE_URL must be one of {', '.join(sorted(_SSL_MODES))}.")
+    account, _, servers = parts.netloc.rpartition("@")
+    if not parts.path or parts.fragment or "@" in account or "@" in parts.path:
+        return False  # the password went on behind one of its characters
+    found = [_SERVER.fullmatch(server) for server in servers.split(",")]
+    return all(one and 0 < int(one["port"] or 1) <= 65_535 for one in found)
 
 
 def _existing_folder(value: Path) -> Path:

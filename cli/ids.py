@@ -19,7 +19,8 @@ WHERE_TO_LOOK = {
 }
 """The command that lists what there is of a kind, or makes it."""
 
-AGENT_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+NAMES = "a name has at most 64 letters, digits, hyphens and underscores"
 SHOWN_CHARS = 80
 
 
@@ -42,9 +43,20 @@ def id_of(kind: str) -> Callable[[str | None], str | None]:
 
 def agent_name(given: str) -> str:
     """What a command checks the name of an agent with. Raises CommandError, as `id_of`."""
-    if not AGENT_NAME.fullmatch(given):
-        raise _none("agent", given, "a name has at most 64 letters, digits, hyphens and underscores.")
+    if not NAME.fullmatch(given):
+        raise _none("agent", given, f"{NAMES}.")
     return given
+
+
+def name_of(kind: str) -> Callable[[str], str]:
+    """What a command checks a name with that it is about to give. Raises CommandError for what can be none."""
+
+    def checked(given: str) -> str:
+        if not NAME.fullmatch(given):
+            raise CommandError(f"{given[:SHOWN_CHARS]!r} can't be the name of a {kind}.", why=f"{NAMES.capitalize()}.")
+        return given
+
+    return checked
 
 
 def _none(kind: str, given: str, why: str) -> CommandError:

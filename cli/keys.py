@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.ids import id_of
+from cli.ids import id_of, name_of
 from cli.output import CommandError, ExitCode, note, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
@@ -85,7 +85,10 @@ def revoke(key: Annotated[str, typer.Argument(help="Id of the key.", callback=id
 
 
 def bootstrap(
-    name: Annotated[str, typer.Argument(help="Name of the administrator, made if new.")] = "admin", json: AsJson = False
+    name: Annotated[
+        str, typer.Argument(help="Name of the administrator, made if new.", callback=name_of("user"))
+    ] = "admin",
+    json: AsJson = False,
 ) -> int:
     """Make the first administrator's key.
 
@@ -107,7 +110,7 @@ async def _bootstrap(name: str) -> dict[str, str]:
     from storage.commits.create_key import CreateKey, create_key
     from storage.commits.create_space_user import CreateSpaceUser, create_space_user
 
-    async with _store() as store:
+    async with _store(then="agentloom keys bootstrap") as store:
         user = await create_space_user(store, CreateSpaceUser(name, "admin"))
         if user.role != "admin":
             raise CommandError(f"{name} is there already and no administrator.", mend="agentloom keys bootstrap OTHER")
@@ -139,7 +142,7 @@ async def _reencrypt(rows: int) -> dict[str, Any]:
     from storage.commits.reencrypt_payloads import ReencryptPayloads
     from storage.reencrypting import keys_in_use, reencrypted
 
-    async with _store() as store:
+    async with _store(then="agentloom keys reencrypt") as store:
         current = store.payloads.vault.current_key
         before = _others(await keys_in_use(store), current)
         _check_known(before, store.payloads.vault.known_keys)
@@ -185,15 +188,17 @@ def _left(done: Mapping[str, Any]) -> Sequence[str]:
 
 
 @asynccontextmanager
-async def _store() -> "AsyncIterator[Store]":
-    """A store on the database that the environment names, with its keys."""
+async def _store(*, then: str) -> "AsyncIterator[Store]":
+    """A store on the database that the environment names, with its keys. `then` is the command that needs it."""
+    from cli.databases import check_schema
     from settings import load_settings
     from storage.payloads import Keys
     from storage.store import Store
 
     settings = load_settings()
-    keys = Keys(settings.keys_by_id, settings.index_key)
-    store = Store.open(settings.database_url.get_secret_value(), keys, pool_size=1)
+    url = settings.database_url.get_secret_value()
+    await check_schema(url, then=then)
+    store = Store.open(url, Keys(settings.keys_by_id, settings.index_key), pool_size=1)
     try:
         yield store
     finally:

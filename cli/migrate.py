@@ -38,18 +38,12 @@ def migrate(
 
 
 async def _migrate(url: str) -> tuple[str | None, str]:
-    from cli.output import CommandError, ExitCode
-    from stack import postgres
+    from cli.databases import check_known, check_reachable
     from storage.migrate import revision, upgrade
 
-    if reason := await postgres.problem(url, timeout_s=10):
-        raise CommandError(
-            "The database can't be used.",
-            why=reason,
-            mend="Start that server or correct DATABASE_URL, then: agentloom migrate",
-            exit_code=ExitCode.NOT_REACHABLE,
-        )
+    await check_reachable(url, then="agentloom migrate")
     before, after = await revision(url)
+    check_known(before)
     await upgrade(url)
     return before, after
 

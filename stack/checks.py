@@ -62,9 +62,12 @@ async def check_database(url: str | None) -> list[Finding]:
 
 
 async def _check_schema(url: str) -> Finding:
-    from storage.migrate import revision
+    from storage.migrate import knows, revision
 
     current, newest = await revision(url)
+    if not knows(current):
+        mend = "make install  (of the newer version that has migrated it)"
+        return Broken("schema", f"at {current}, which this version does not know; it needs {newest}", mend)
     if current != newest:
         return Broken("schema", f"at {current or 'nothing'}, this code needs {newest}", "agentloom migrate")
     return Sound("schema", f"at {newest}, the newest")

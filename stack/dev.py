@@ -134,12 +134,24 @@ class DevStack:
             raise StackError(
                 "DATABASE_URL can't be used.", why=reason, mend="Start that server, or: unset DATABASE_URL"
             )
+        await self._check_schema_known()
         await upgrade(self._servers.database_url)
         await ensure_dev_user(
             self._servers.database_url,
             index_key=parse_index_key(self._secrets.index_key),
             api_key=self._secrets.api_key,
         )
+
+    async def _check_schema_known(self) -> None:
+        from storage.migrate import knows, revision
+
+        current, _ = await revision(self._servers.database_url)
+        if not knows(current):
+            raise StackError(
+                f"The database is at {current}, which this version does not know.",
+                why="A newer version of AgentLoom has migrated it.",
+                mend="Run that version, or take another database: agentloom dev --data-dir OTHER",
+            )
 
     async def _temporal_client(self) -> Client:
         if self._servers.temporal:

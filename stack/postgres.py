@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 import asyncpg
 
@@ -48,6 +48,15 @@ SERVER_SETTINGS: Mapping[str, str] = {
 
 WITHOUT_DURABILITY: Mapping[str, str] = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 """For servers of tests, whose data nobody needs after the machine stopped."""
+
+
+REFUSALS: Mapping[type[Exception], str] = {
+    asyncpg.InvalidPasswordError: "user or password is wrong",
+    asyncpg.InvalidAuthorizationSpecificationError: "this user may not connect",
+    asyncpg.InvalidCatalogNameError: "it has no database of this name",
+    asyncpg.CannotConnectNowError: "it is starting or stopping",
+    asyncpg.TooManyConnectionsError: "it has no connection left",
+}
 
 
 @dataclass(frozen=True)
@@ -127,15 +136,21 @@ async def answers(url: str) -> bool:
 
 async def problem(url: str, *, timeout_s: float = 2.0) -> str | None:
     """Why the database takes no connection, as a sentence without its password; None if it takes them."""
-    place = urlsplit(url)
     try:
         connection = await asyncpg.connect(url, timeout=timeout_s)
     except (OSError, TimeoutError):
-        return f"Nothing answers at {place.hostname}:{place.port or 5432}."
+        return f"Nothing answers at {_place(url)}."
     except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-        return f"The server at {place.hostname}:{place.port or 5432} refuses: {type(error).__name__}."
+        return f"The server at {_place(url)} refuses: {REFUSALS.get(type(error), type(error).__name__)}."
     await connection.close()
     return None
+
+
+def _place(url: str) -> str:
+    """The server, or several, as the URL names them."""
+    parts = urlsplit(url)
+    named = parts.netloc.rpartition("@")[2] or parse_qs(parts.query).get("host", [LOOPBACK])[0]
+    return named if ":" in named or "/" in named else f"{named}:5432"
 
 
 def _create(server: PostgresServer) -> None:

@@ -19,25 +19,36 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from context.errors import AgentLoomError, UnavailableError
 
-# SQLSTATE classes and codes that mean "not now", since they clear without a change of ours: connection, resources
-# (disk, memory, connections), operator intervention (starting up, shutting down, a cancelled statement), system; then
-# a server that is not the primary (yet), time limits of a transaction, serialisation, deadlock, lock_timeout.
+CONNECT_S = 5.0
 DIALECT = PGDialect_asyncpg()  # type: ignore[no-untyped-call]
 AT_ONE_MOMENT: dict[str, Any] = {"isolation": "repeatable_read", "readonly": True}
-AWAY = ("08", "53", "57", "58", "25006", "25P03", "25P04", "40001", "40P01", "55P03")
+# SQLSTATE classes and codes that mean "not now", since they clear without a change of ours: connection, an account that
+# may not in (its password was changed, and who restarts the process gives it the new one), a database that is not
+# there, resources (disk, memory, connections), operator intervention (starting up, shutting down, a cancelled
+# statement), system; then a server that is not the primary (yet), time limits of a transaction, serialisation,
+# deadlock, lock_timeout.
+AWAY = ("08", "28", "3D", "53", "57", "58", "25006", "25P03", "25P04", "40001", "40P01", "55P03")
 
 
-def async_url(url: str) -> str:
-    """A PostgreSQL URL in the form SQLAlchemy's asyncpg dialect takes."""
-    scheme, separator, rest = url.partition("://")
-    if not separator or scheme.split("+")[0] not in ("postgresql", "postgres"):
-        raise ValueError("DATABASE_URL must start with postgresql://")
-    return f"postgresql+asyncpg://{rest}"
+def engine_on(url: str, *, server_settings: Mapping[str, str] | None = None, **options: Any) -> AsyncEngine:
+    """An engine whose connections the driver opens by itself: it reads a URL as libpq does, `sslmode` and all.
+
+    SQLAlchemy would hand the URL's parameters to the driver as arguments, most of which it has under other names.
+    """
+    settings = None if server_settings is None else dict(server_settings)
+
+    async def connect() -> asyncpg.Connection:
+        return await asyncpg.connect(plain_url(url), timeout=CONNECT_S, server_settings=settings)
+
+    return create_async_engine("postgresql+asyncpg://", async_creator=connect, hide_parameters=True, **options)
 
 
 def plain_url(url: str) -> str:
-    """The same URL in the form asyncpg itself takes."""
-    return async_url(url).replace("postgresql+asyncpg://", "postgresql://", 1)
+    """A PostgreSQL URL in the form the driver takes."""
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme.split("+")[0] not in ("postgresql", "postgres"):
+        raise ValueError("DATABASE_URL must start with postgresql://")
+    return f"postgresql://{rest}"
 
 
 class Database:
@@ -45,22 +56,18 @@ class Database:
 
     def __init__(self, url: str, *, pool_size: int = 20) -> None:
         self.url = url
-        self.engine: AsyncEngine = create_async_engine(
-            async_url(url),
+        self.engine: AsyncEngine = engine_on(
+            url,
             pool_size=pool_size,
             max_overflow=pool_size,
             pool_timeout=15,
             pool_use_lifo=True,  # a connection that was just used has its statements prepared
-            hide_parameters=True,
             isolation_level="AUTOCOMMIT",
-            connect_args={
-                "timeout": 5,
-                "server_settings": {
-                    "lock_timeout": "5000",
-                    "application_name": "agentloom",
-                    "jit": "off",
-                    "plan_cache_mode": "force_generic_plan",
-                },
+            server_settings={
+                "lock_timeout": "5000",
+                "application_name": "agentloom",
+                "jit": "off",
+                "plan_cache_mode": "force_generic_plan",
             },
         )
 

@@ -14,13 +14,12 @@ import asyncpg
 from sqlalchemy import text
 
 from context.errors import NotFoundError, UnavailableError
-from storage.database import fetch_one, plain_url, translated_errors
+from storage.database import CONNECT_S, fetch_one, plain_url, translated_errors
 from storage.store import Store
 
 CHANNEL = "run_events"
 RECONNECT_S = 0.5
 PING_S = 10.0  # a connection that died without a word is noticed by then
-CONNECT_S = 5.0
 
 HEAD = text("SELECT event_head FROM runs WHERE run_id = :run_id")
 

@@ -12,10 +12,9 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
-from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from storage.database import async_url, translated_errors
+from storage.database import engine_on, translated_errors
 
 T = TypeVar("T")
 
@@ -36,6 +35,11 @@ async def revision(url: str) -> tuple[str | None, str]:
     return await _on_connection(url, _current), head()
 
 
+def knows(step: str | None) -> bool:
+    """Whether this code has that step; it lacks those that newer code brought a database to."""
+    return step is None or step in {one.revision for one in ScriptDirectory.from_config(_config()).walk_revisions()}
+
+
 def head() -> str:
     """The newest step there is."""
     newest = ScriptDirectory.from_config(_config()).get_current_head()
@@ -45,7 +49,7 @@ def head() -> str:
 
 
 async def _on_connection(url: str, act: Callable[[Connection], T]) -> T:
-    engine = create_async_engine(async_url(url), poolclass=NullPool, hide_parameters=True, connect_args={"timeout": 5})
+    engine = engine_on(url, poolclass=NullPool)
     try:
         async with translated_errors(), engine.begin() as connection:
             return await connection.run_sync(act)

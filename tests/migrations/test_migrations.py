@@ -10,11 +10,10 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from context.errors import UnavailableError
 from storage import migrate
-from storage.database import async_url, plain_url
+from storage.database import engine_on, plain_url
 from storage.snapshot_tables import metadata
 
 VERSIONS = Path(migrate.MIGRATIONS) / "versions"
@@ -23,7 +22,7 @@ VERSIONS = Path(migrate.MIGRATIONS) / "versions"
 async def test_an_upgraded_database_is_what_the_tables_say(empty_database_url: str) -> None:
     """No table, column, type, default, index or constraint differs."""
     await migrate.upgrade(empty_database_url)
-    engine = create_async_engine(async_url(empty_database_url))
+    engine = engine_on(empty_database_url)
     async with engine.connect() as connection:
         assert await connection.run_sync(_differences) == []
     await engine.dispose()

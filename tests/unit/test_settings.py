@@ -60,6 +60,16 @@ def test_each_missing_variable_is_named_with_what_to_do(monkeypatch: pytest.Monk
     [
         ("DATABASE_URL", "mysql://ann:geheim@db/loom", "DATABASE_URL must read postgresql://"),
         ("DATABASE_URL", "postgresql://ann:geheim@db", "DATABASE_URL must read postgresql://"),
+        ("DATABASE_URL", "postgresql://ann:geheim@db:port/loom", "DATABASE_URL must read postgresql://"),
+        ("DATABASE_URL", "postgresql://ann:geheim@db:99999/loom", "DATABASE_URL must read postgresql://"),
+        ("DATABASE_URL", "postgresql://ann:geheim@db:0/loom", "DATABASE_URL must read postgresql://"),
+        ("DATABASE_URL", "postgresql://ann:geheim@[::1/loom", "DATABASE_URL must read postgresql://"),
+        *(
+            ("DATABASE_URL", f"postgresql://ann:ge{odd}heim@db/loom", "are written as %40 %2F %23 %3F %25")
+            for odd in "@/#?"
+        ),
+        ("DATABASE_URL", "postgresql://ann:geheim@db/loom?sslmode", "DATABASE_URL must read postgresql://"),
+        ("DATABASE_URL", "postgresql://ann:geheim@db/loom?sslmode=geheim", "sslmode in DATABASE_URL must be one of"),
         ("AGENTLOOM_MASTER_KEYS", "geheim", "must read id:base64"),
         ("AGENTLOOM_MASTER_KEYS", "id:geheim!", "not valid base64"),
         ("AGENTLOOM_MASTER_KEYS", f"id:{base64.b64encode(b'geheim').decode()}", "must have 32 bytes; one has 6"),
@@ -114,6 +124,21 @@ def test_private_addresses_are_reachable_only_in_dev_or_if_told(
     """SPEC Y4: `agentloom dev` allows loopback."""
     configure(monkeypatch, **variables)
     assert load_settings().allowed_private_addresses == allowed
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "ann:p%40ss@db:5433/loom?sslmode=require&application_name=loom",
+        "[::1]:5432/loom",
+        "one:5432,two:5433,three/loom?target_session_attrs=read-write",
+        "/loom?host=/run/postgresql",
+    ],
+)
+def test_a_database_may_be_named_as_other_programs_do(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    """SPEC 17: with encryption, several servers, or by a socket."""
+    monkeypatch.setenv("DATABASE_URL", f"postgresql://{place}")
+    assert load_database_settings().database_url.get_secret_value() == f"postgresql://{place}"
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+asyncpg"])

@@ -6,6 +6,7 @@ import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from stack.findings import Broken, Sound
@@ -68,6 +69,50 @@ def test_migrate_brings_an_empty_database_to_the_newest_schema_and_repeats(empty
     again = run_agentloom("migrate", environment=environment)
     assert again.stdout == f"The schema is at {head()}, the newest.\n"
     assert (first.returncode, again.returncode) == (0, 0)
+
+
+KEYS = {"AGENTLOOM_MASTER_KEYS": f"k1:{'A' * 43}=", "AGENTLOOM_INDEX_KEY": f"{'A' * 43}="}
+
+
+@pytest.mark.parametrize("command", ["bootstrap", "reencrypt"])
+def test_a_command_that_works_on_the_database_says_what_it_lacks(empty_database_url: str, command: str) -> None:
+    """SPEC 17, Y6: no database, no way in, no schema: three lines, with the command that mends it."""
+    refused = empty_database_url.replace("agentloom:", "nobody:")
+    for url, code, said in (
+        (NOWHERE, 3, "Nothing answers at 127.0.0.1:1."),
+        (refused, 3, "user or password is wrong"),
+        (f"{empty_database_url}_gone", 3, "it has no database of this name"),
+        (empty_database_url, 4, f"next: agentloom migrate, then: agentloom keys {command}"),
+    ):
+        answer = run_agentloom("keys", command, environment=KEYS | {"DATABASE_URL": url})
+        assert (answer.returncode, answer.stdout, len(answer.stderr.splitlines())) == (code, "", 3)
+        assert said in answer.stderr
+
+
+def test_a_name_that_can_be_none_makes_no_administrator() -> None:
+    """SPEC 17, Y5: as the API refuses it."""
+    for name in ("", "a b", "ann\n", "x" * 65):
+        answer = run_agentloom("keys", "bootstrap", name, environment=KEYS | {"DATABASE_URL": NOWHERE})
+        assert (answer.returncode, answer.stdout, len(answer.stderr.splitlines())) == (2, "", 2)
+
+
+def test_a_schema_that_a_newer_version_brought_is_said_to_be_that(tmp_path: Path, empty_database_url: str) -> None:
+    """SPEC 17: whoever goes back to an older version is sent to the newer one, not into `agentloom migrate`."""
+
+    async def bring_forward() -> None:
+        await upgrade(empty_database_url)
+        connection = await asyncpg.connect(empty_database_url)
+        await connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        await connection.close()
+
+    run_now(bring_forward())
+    environment = KEYS | {"DATABASE_URL": empty_database_url}
+    for arguments in (("migrate",), ("keys", "bootstrap")):
+        answer = run_agentloom(*arguments, environment=environment)
+        assert (answer.returncode, answer.stdout, len(answer.stderr.splitlines())) == (4, "", 3)
+        assert "The database is at 9999, which this version does not know." in answer.stderr
+    checked = run_agentloom("doctor", "--json", "--part", "schema", environment=environment, folder=tmp_path)
+    assert "newer version" in json.loads(checked.stdout)["checks"][0]["mend"]
 
 
 def test_migrate_registers_the_search_attributes_when_asked(empty_database_url: str, temporal_address: str) -> None:

@@ -7,10 +7,11 @@ import pytest
 from sqlalchemy import text
 
 from context.errors import AgentLoomError, NotFoundError, UnavailableError
-from storage import reads
+from storage import migrate, reads
 from storage.commits.accept_input import AcceptInput, accept_input
 from storage.commits.create_key import CreateKey, create_key
 from storage.database import fetch_all
+from storage.events import RunEventFeed
 from storage.store import Store
 from tests.integration.storage.world import KEYS, World, count, say
 
@@ -32,6 +33,27 @@ async def test_a_database_that_does_not_listen_is_unavailable() -> None:
     with pytest.raises(UnavailableError):
         await reads.find_key(store, "al_x")
     await store.aclose()
+
+
+async def test_an_account_that_may_not_in_any_more_is_waited_for(database_url: str) -> None:
+    """SPEC R8: its password was changed, or its database is being restored; whoever restarts the process mends it."""
+    for changed in (database_url.replace("agentloom:", "agentloom:old"), f"{database_url}_gone"):
+        store = Store.open(changed, KEYS)
+        with pytest.raises(UnavailableError) as lost:
+            await reads.find_key(store, "al_x")
+        assert lost.value.__cause__ is None
+        await store.aclose()
+
+
+async def test_an_address_with_the_parameters_of_other_programs_leads_to_the_database(database_url: str) -> None:
+    """SPEC 17: `sslmode` stands in what hosts of databases give out; several servers are tried in order."""
+    account, _, place = database_url.partition("@")
+    for told in (f"{database_url}?sslmode=prefer", f"{account}@127.0.0.1:1,{place}?target_session_attrs=read-write"):
+        assert (await migrate.revision(told))[0] == migrate.head()
+        store = Store.open(told, KEYS)
+        async with RunEventFeed(store), store.reading() as connection:
+            assert await connection.scalar(text("SHOW application_name")) == "agentloom"
+        await store.aclose()
 
 
 async def test_a_connection_lost_inside_a_transaction_is_unavailable(
