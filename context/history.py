@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 from uuid import UUID
 
 from context.messages import ChatMessage
-from context.views import ItemKind
+from context.views import OFFLOADED, ItemKind
 
 T = TypeVar("T")
 
@@ -33,7 +33,10 @@ UNSETTLED = {
 
 @dataclass(frozen=True)
 class PastRecord:
-    """One record of an earlier Run's root role. `calls` are the tool calls of an assistant record, in order."""
+    """One record of an earlier Run's root role. `calls` are the tool calls of an assistant record, in order.
+
+    `offloaded`: a result that is head and tail of a longer one.
+    """
 
     record_id: UUID
     kind: str
@@ -41,6 +44,7 @@ class PastRecord:
     input_id: UUID | None = None
     call_id: str | None = None
     calls: tuple["PastCall", ...] = ()
+    offloaded: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ class PastCall:
     name: str
     state: str
     result_id: bytes | None
+    offloaded: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,7 @@ class Stored:
     source_id: UUID
     payload_id: bytes
     run_no: int
+    transform: str | None = None
 
 
 @dataclass(frozen=True)
@@ -155,12 +161,15 @@ def _whole(run: PastRun, hidden: frozenset[UUID]) -> list[Fact]:
     for record in run.records:
         if record.input_id in hidden or record.kind == "fragment":  # an incomplete answer is no message (SPEC A5)
             continue
-        facts.append(
-            Stored(_item_kind(record.kind), record.input_id or record.record_id, record.payload_id, run.run_no)
-        )
+        facts.append(_record(run, record))
         facts += [_result(run, call) for call in record.calls if call.call_id not in answered]
     facts += [_input(run, one) for one in run.inputs if one.input_id not in shown | hidden]
     return facts
+
+
+def _record(run: PastRun, record: PastRecord) -> Stored:
+    source_id, transform = record.input_id or record.record_id, OFFLOADED if record.offloaded else None
+    return Stored(_item_kind(record.kind), source_id, record.payload_id, run.run_no, transform)
 
 
 def _input(run: PastRun, one: PastInput) -> Stored:
@@ -175,7 +184,8 @@ def _item_kind(record_kind: str) -> ItemKind:
 def _result(run: PastRun, call: PastCall) -> Fact:
     """A stored result that no request carried, or the placeholder that says what became of the call (SPEC A4)."""
     if call.result_id is not None:
-        return Stored("tool_result", call.operation_id, call.result_id, run.run_no)
+        transform = OFFLOADED if call.offloaded else None
+        return Stored("tool_result", call.operation_id, call.result_id, run.run_no, transform)
     return Own("placeholder", placeholder(call), run.run_no, call.operation_id)
 
 

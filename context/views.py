@@ -15,6 +15,8 @@ ItemKind = Literal[
     "system", "input", "assistant", "tool_result", "placeholder", "marker", "feedback", "summary", "state", "reference"
 ]
 PROTECTED: frozenset[ItemKind] = frozenset({"system", "input"})
+OFFLOADED = "tool_result_offload"
+"""The transform of a result whose record is head and tail already, with a reference to the whole (SPEC T5)."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,7 @@ class ViewItem:
     """One message of a request: what it shows, where its content lies, what it costs.
 
     `run_no` is the Run it was taken from, None for the current one; only current inputs are protected (SPEC A2).
+    `transform` says in which form it is shown, if that is not the whole of what is stored.
     """
 
     kind: ItemKind
@@ -35,6 +38,11 @@ class ViewItem:
     @property
     def is_protected(self) -> bool:
         return self.kind in PROTECTED and self.run_no is None
+
+    @property
+    def is_as_recorded(self) -> bool:
+        """Whether it shows the message of its record, and not a shorter one."""
+        return self.transform in (None, OFFLOADED)
 
 
 def system_message(definition: AgentDefinition) -> ChatMessage | None:

@@ -144,4 +144,4 @@ async def _item(measuring: Measuring, fact: Fact) -> ViewItem:
     if isinstance(fact, Own):
         payload_id, tokens = await measuring.own(fact.message)
         return ViewItem(fact.kind, payload_id, tokens, fact.source_id, fact.run_no, fact.revision)
-    return ViewItem(fact.kind, fact.payload_id, -1, fact.source_id, fact.run_no)
+    return ViewItem(fact.kind, fact.payload_id, -1, fact.source_id, fact.run_no, transform=fact.transform)

@@ -57,10 +57,17 @@ def write_frozen(writes: WriteSet, events: EventLog, frozen: Frozen, terms: Requ
     if not prepared.refused:  # the permit for the first try; each further one is a commit of its own
         writes.insert(attempts, [{"operation_id": frozen.operation_id, "attempt_no": 1, "state": "calling"}])
     writes.insert(manifests, [_manifest(frozen, terms)])
-    numbers = prepared.model_dump(include={"cutoff", "estimated", "input_limit", "supplements"})
-    noted = {"notes": list(frozen.notes)} if frozen.notes else {}
-    events.add("context_build", loop=frozen.loop, operation_id=frozen.operation_id, **numbers, **noted)
+    tell_built(events, frozen.operation_id, frozen.loop, prepared, frozen.notes)
     move_run(writes, frozen.run_id, phase="calling_model", loop=frozen.loop, cutoff=prepared.cutoff)
+
+
+def tell_built(
+    events: EventLog, operation_id: UUID | None, loop: int, prepared: PreparedRequest, notes: Sequence[str]
+) -> None:
+    """The event of a business request: what its manifest says in numbers."""
+    numbers = prepared.model_dump(include={"cutoff", "estimated", "input_limit", "supplements"})
+    noted = {"notes": list(notes)} if notes else {}
+    events.add("context_build", loop=loop, operation_id=operation_id, **numbers, **noted)
 
 
 def move_run(writes: WriteSet, run_id: UUID, *, phase: str, loop: int, cutoff: int) -> None:

@@ -31,12 +31,13 @@ INPUTS = text("""
 """)
 RECORDS = text(f"""
     SELECT c.run_id, c.record_id, c.kind, coalesce(e.payload_id, c.payload_id) AS payload_id, c.input_id, c.call_id,
-           c.operation_id
-    FROM context_records c JOIN role_contexts x USING (context_id) {EFFECTIVE}
+           c.operation_id, c.kind = 'tool_result' AND e.payload_id IS NULL AND o.whole_id IS NOT NULL AS offloaded
+    FROM context_records c JOIN role_contexts x USING (context_id) LEFT JOIN operations o USING (operation_id)
+         {EFFECTIVE}
     WHERE x.run_id = ANY(:run_ids) AND x.instance = 'main' AND c.seq > :beyond ORDER BY c.run_id, c.context_seq
 """)
 CALLS = text("""
-    SELECT o.batch_id, o.operation_id, o.call_id, o.name, o.state, o.result_id
+    SELECT o.batch_id, o.operation_id, o.call_id, o.name, o.state, o.result_id, o.whole_id IS NOT NULL AS offloaded
     FROM operations o WHERE o.run_id = ANY(:run_ids) AND o.purpose = 'tool' ORDER BY o.batch_id, o.ordinal
 """)
 
@@ -90,11 +91,13 @@ def _past_record(record: Mapping[str, Any], calls: Mapping[UUID, Rows]) -> PastR
         input_id=record["input_id"],
         call_id=record["call_id"],
         calls=tuple(_past_call(call) for call in made),
+        offloaded=record["offloaded"],
     )
 
 
 def _past_call(call: Mapping[str, Any]) -> PastCall:
-    return PastCall(call["operation_id"], call["call_id"], call["name"], call["state"], call["result_id"])
+    what = {name: call[name] for name in ("operation_id", "call_id", "name", "state", "result_id", "offloaded")}
+    return PastCall(**what)
 
 
 def _grouped(rows: Rows, key: str) -> dict[UUID, list[Mapping[str, Any]]]:

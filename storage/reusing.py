@@ -106,7 +106,7 @@ async def _validity(
     connection: AsyncConnection, row: Any, items: Sequence[ViewItem], older: Older
 ) -> Applies | Outdated:
     """What the list shows is compared by content; what it does not show, by the changes of its context."""
-    whole = [item for item in items if item.transform is None]  # a preview is no other version of what it previews
+    whole = [item for item in items if item.is_as_recorded]  # a preview is no other version of what it previews
     names = {"pieces": [piece_of(item) for item in whole], "payloads": [item.payload_id for item in whole]}
     shown = await fetch_all(connection, SHOWN, snapshot_id=row["snapshot_id"], **names)
     changed = tuple(one["piece"] for one in shown if not one["same"])

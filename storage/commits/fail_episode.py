@@ -13,9 +13,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from context.episodes import FailEpisode
 from context.errors import SupersededError
 from context.ids import block_operation_id
+from context.steps import PreparedRequest
 from storage.database import fetch_one, fetch_value
 from storage.episodes import LOCK, LockedEpisode
 from storage.event_log import EventLog
+from storage.freezing import tell_built
 from storage.lost_tries import settling
 from storage.store import Store
 from storage.writes import WriteSet
@@ -47,6 +49,7 @@ KEEP_MANIFEST = """
       CROSS JOIN LATERAL (SELECT CAST(o.prepared ->> 'input_limit' AS bigint) AS input_limit) n
     WHERE e.episode_id = :episode_id ON CONFLICT DO NOTHING
 """
+PREPARED = text("SELECT prepared FROM operations WHERE operation_id = :operation_id")
 MARK = "UPDATE role_contexts SET material_mark = view_length WHERE context_id = :context_id"
 MOVE_RUN = "UPDATE runs SET event_head = :event_head WHERE run_id = :run_id"
 
@@ -61,7 +64,7 @@ async def fail_episode(store: Store, request: FailEpisode) -> bool:
         if not episode.runs and episode.status != "queued":
             return False
         await end_call(connection, episode.run_id, block_operation_id(request.episode_id, episode.cursor))
-        await _writes(request, episode).send(connection)
+        await _writes(request, episode, await _waiting(connection, episode)).send(connection)
         return True
 
 
@@ -78,10 +81,18 @@ def write_end(writes: WriteSet, events: EventLog, request: FailEpisode) -> None:
     events.add("compaction_finished", episode_id=request.episode_id, outcome=request.status, **failure)
 
 
-def _writes(request: FailEpisode, episode: LockedEpisode) -> WriteSet:
+async def _waiting(connection: AsyncConnection, episode: LockedEpisode) -> PreparedRequest | None:
+    """The request that waits for the episode; None for that of an idle Session."""
+    prepared = await fetch_value(connection, PREPARED, operation_id=episode.operation_id)
+    return PreparedRequest.model_validate(prepared) if prepared else None
+
+
+def _writes(request: FailEpisode, episode: LockedEpisode, waiting: PreparedRequest | None) -> WriteSet:
     writes, events = WriteSet(), EventLog(episode.run_id, episode.event_head)
     write_end(writes, events, request)
-    if request.status == "failed" and not episode.is_idle:
+    if request.status == "failed" and waiting is not None:
+        note = f"compaction:{request.status}"
+        tell_built(events, episode.operation_id, episode.loops, waiting, [note])
         writes.sql(MARK, context_id=episode.context_id)
         writes.sql(KEEP_LIST)
         writes.sql(KEEP_MANIFEST)

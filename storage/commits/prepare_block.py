@@ -11,6 +11,7 @@ from context.ids import block_operation_id, derived
 from context.views import ViewItem
 from storage.commits.take_up_request import take_up_request
 from storage.episodes import LockedEpisode, lock_episode
+from storage.event_log import EventLog
 from storage.payloads import distinct
 from storage.requests import FrozenRequest, Requests
 from storage.snapshot_tables import idle_blocks
@@ -18,6 +19,8 @@ from storage.store import Store
 from storage.tables import attempts, manifests, operations, payloads, request_views
 from storage.view_lists import write_items
 from storage.writes import WriteSet
+
+MOVE_RUN = "UPDATE runs SET event_head = :event_head WHERE run_id = :run_id"
 
 
 async def prepare_block(store: Store, request: PrepareBlock) -> FrozenRequest | BlockVerdict:
@@ -69,6 +72,12 @@ def _writes(store: Store, request: PrepareBlock, episode: LockedEpisode) -> Writ
         writes.insert(idle_blocks, [{"operation_id": operation_id, "episode_id": episode.episode_id}])
     writes.insert(attempts, [{"operation_id": operation_id, "attempt_no": 1, "state": "calling"}])
     writes.insert(manifests, [{"operation_id": operation_id} | _manifest(request)])
+    events = EventLog(episode.run_id, episode.event_head)
+    numbers = {"loop": episode.loops, "estimated": request.estimated, "input_limit": request.input_limit}
+    whose = {"operation_id": operation_id, "episode_id": episode.episode_id}
+    events.add("context_build", purpose="compaction", **whose, **numbers)
+    events.write(writes)
+    writes.sql(MOVE_RUN, run_id=episode.run_id)
     return writes
 
 

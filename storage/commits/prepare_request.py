@@ -17,7 +17,7 @@ from context.budget import Fits, TooLarge, judge
 from context.errors import AgentLoomError, CorruptPayloadError, ProtectedInputTooLargeError, WindowExceededError
 from context.ids import derived, episode_id
 from context.steps import PreparedRequest, PrepareRequest, RecordToolResult, RequestTerms
-from context.views import ViewItem, total_tokens
+from context.views import OFFLOADED, ViewItem, total_tokens
 from storage.appending import Appender, ViewHead
 from storage.database import fetch_one
 from storage.event_log import EventLog
@@ -51,6 +51,7 @@ class Waiting:
     input_seq: int = 0
     kind: str = ""
     recorded: bool = False
+    offloaded: bool = False
     delivery_id: UUID | None = None
 
 
@@ -60,7 +61,7 @@ GATHER = text("""
       (SELECT answer_record_id IS NOT NULL FROM runs WHERE run_id = :run_id) AS answered,
       (SELECT json_agg(json_build_object('source_id', o.operation_id, 'payload_id', encode(o.result_id, 'hex'),
                 'digest', encode(p.digest, 'hex'), 'tokens', p.tokens -> :estimator, 'call_id', o.call_id,
-                'status', o.verdict ->> 'status') ORDER BY o.ordinal)
+                'status', o.verdict ->> 'status', 'offloaded', o.whole_id IS NOT NULL) ORDER BY o.ordinal)
          FROM operations o JOIN payloads p ON p.payload_id = o.result_id
          WHERE o.batch_id = :batch_id) AS results,
       (SELECT size FROM tool_batches WHERE batch_id = :batch_id) AS size,
@@ -192,7 +193,8 @@ class _Preparation:
         """Write the result of the one call with everything else."""
         request, message = result.request, result.message
         write_result(self.writes, result)
-        call: dict[str, Any] = {"call_id": request.call_id, "status": request.status}
+        is_part = result.whole is not None
+        call: dict[str, Any] = {"call_id": request.call_id, "status": request.status, "offloaded": is_part}
         tokens = message.tokens[request.estimator_id]
         return Waiting(request.operation_id, message.payload_id, message.digest, tokens, **call)
 
@@ -266,7 +268,9 @@ class _Preparation:
             call_id=result.call_id,
             status=result.status,
         )
-        await self._show(ViewItem("tool_result", result.payload_id, result.tokens or 0, record_id), result.tokens)
+        transform = OFFLOADED if result.offloaded else None
+        item = ViewItem("tool_result", result.payload_id, result.tokens or 0, record_id, transform=transform)
+        await self._show(item, result.tokens)
 
     async def _claim(self, one: Waiting) -> None:
         if one.recorded:

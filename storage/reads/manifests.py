@@ -167,15 +167,21 @@ def _row(
     row: Mapping[str, Any], budget: ManifestBudget, listed: Sequence[ManifestItem], digests: Mapping[str, str]
 ) -> ManifestRow:
     tail = [_item(item, digests[item["payload_id"]]) for item in row["tail"] or ()]
+    items = (*listed[: row["view_length"] or 0], *tail)
     return ManifestRow(
         **{name: row[name] for name in SAME},
         budget=budget,
-        items=(*listed[: row["view_length"] or 0], *tail),
-        transforms=tuple(row["transforms"]),
+        items=items,
+        transforms=_transforms(row["transforms"], items),
         validation=row["validation"],
         notes=(*row["notes"], *([f"prefix_broken:{row['broken_by']}"] if row["broken_by"] else ())),
         created_at=row["created_at"],
     )
+
+
+def _transforms(noted: Sequence[str], items: Sequence[ManifestItem]) -> tuple[str, ...]:
+    """Every form in which the request shows something, whether it or one before it was the first to do so."""
+    return tuple(sorted({*noted, *(item.transform for item in items if item.transform)}))
 
 
 def _item(item: Mapping[str, Any], content_hash: str) -> ManifestItem:

@@ -64,7 +64,7 @@ MISQUOTED = text("""
     SELECT DISTINCT c.record_id, c.context_seq FROM role_contexts x JOIN request_views w USING (context_id)
       JOIN view_items v ON v.view_id = w.view_id JOIN context_records c ON c.record_id = v.source_id
     WHERE x.session_id = :session_id AND v.kind IN ('assistant', 'tool_result', 'feedback')
-      AND v.transform IS NULL AND v.payload_id <> c.payload_id
+      AND coalesce(v.transform, 'tool_result_offload') = 'tool_result_offload' AND v.payload_id <> c.payload_id
       AND NOT EXISTS (SELECT 1 FROM context_mutations m
                       WHERE m.record_id = c.record_id AND m.payload_id = v.payload_id)
     ORDER BY c.context_seq, c.record_id

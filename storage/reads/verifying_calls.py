@@ -43,8 +43,8 @@ BATCHES = text("""
       AND n.delivered = CASE WHEN b.consumed THEN b.size ELSE 0 END, false)
     ORDER BY b.batch_id
 """)
-# A model call is what its event says was frozen, and came to what its record says. A request that was never sent, since
-# its compaction failed, has a manifest and no such event.
+# A model call is what its event says was frozen, and came to what its record says. Earlier versions wrote no event for
+# the call of a compaction, nor for a request that was never sent, since its compaction failed.
 MODEL_CALLS = text("""
     SELECT 'operation/' || o.operation_id AS subject, CAST(NULL AS bigint) AS place
     FROM operations o LEFT JOIN runs r USING (run_id) LEFT JOIN role_contexts x USING (context_id)
@@ -53,13 +53,14 @@ MODEL_CALLS = text("""
         AND e.body ->> 'operation_id' = CAST(o.operation_id AS text)
     WHERE (o.session_id = :session_id OR r.session_id = :session_id) AND o.purpose <> 'tool' AND NOT coalesce(
       r.session_id = o.session_id AND x.session_id = o.session_id AND o.batch_id IS NULL
+      AND (e.run_id IS NULL
+           OR (e.body ->> 'loop', e.body ->> 'estimated', e.body ->> 'input_limit', coalesce(e.body ->> 'purpose', ''))
+            = (CAST(o.loop_no AS text), CAST(n.estimated_input_tokens AS text), CAST(n.input_limit AS text),
+               CASE o.purpose WHEN 'business' THEN '' ELSE o.purpose END))
       AND CASE WHEN o.purpose <> 'business' THEN o.purpose = 'compaction' ELSE
         x.run_id = o.run_id AND CASE WHEN e.run_id IS NOT NULL THEN n.operation_id IS NOT NULL
           ELSE n.operation_id IS NULL OR NOT EXISTS (SELECT 1 FROM attempts a WHERE a.operation_id = o.operation_id) END
-        AND (e.run_id IS NULL
-             OR (e.body ->> 'loop', e.body ->> 'cutoff', e.body ->> 'estimated', e.body ->> 'input_limit')
-              = (CAST(o.loop_no AS text), CAST(o.input_cutoff AS text), CAST(n.estimated_input_tokens AS text),
-                 CAST(n.input_limit AS text)))
+        AND (e.run_id IS NULL OR e.body ->> 'cutoff' = CAST(o.input_cutoff AS text))
         AND (o.result_id IS NOT NULL) = EXISTS (SELECT 1 FROM context_records c WHERE c.operation_id = o.operation_id
                                                 AND c.kind IN ('assistant', 'fragment'))
         AND (o.state = 'accepted') = (o.result_id IS NOT NULL AND o.verdict ->> 'kind' <> 'unusable') END, false)
@@ -78,7 +79,7 @@ ITEMS = text("""
       WHEN c.record_id IS NOT NULL THEN c.session_id = x.session_id AND c.kind = v.kind AND c.kind <> 'user_ref'
         AND CASE WHEN v.run_no IS NULL THEN c.run_id = x.run_id ELSE v.run_no = r.run_no END
       WHEN v.kind = 'tool_result' THEN o.session_id = x.session_id AND o.purpose = 'tool'
-        AND (v.transform IS NOT NULL OR o.result_id = v.payload_id)
+        AND (v.transform = 'tool_result_pruned' OR o.result_id = v.payload_id)
       WHEN v.kind = 'placeholder' THEN o.session_id = x.session_id AND o.purpose = 'tool'
       WHEN v.kind = 'marker' THEN v.source_id IS NULL AND v.run_no IS NOT NULL
       WHEN v.kind = 'summary' THEN s.session_id = x.session_id

@@ -280,7 +280,7 @@ async def test_what_it_used_is_the_sessions_and_no_runs(world: RunWorld, says: S
     assert await world.items(f"/sessions/{session}/runs") == [
         runs[0],
         runs[1],
-        runs[2] | {"event_head": runs[2]["event_head"] + 3},
+        runs[2] | {"event_head": runs[2]["event_head"] + 4},
     ]
     after = await world.get("/usage")
     assert after["input_tokens"] - before["input_tokens"] == 50
@@ -288,13 +288,18 @@ async def test_what_it_used_is_the_sessions_and_no_runs(world: RunWorld, says: S
 
 
 async def test_its_steps_are_events_of_the_run_it_stands_with(world: RunWorld, says: Says) -> None:
-    """SPEC K12: started, block by block, finished, behind the Run's end."""
+    """SPEC K12, A8: started, block by block, finished, behind the Run's end."""
     session = await asked(world, 3)
     one = await compact(world, session)
     events = [event for event in await world.events(one["run_id"]) if event.get("episode_id") == one["episode_id"]]
-    assert [event["type"] for event in events] == ["compaction_started", "compaction_progress", "compaction_finished"]
-    assert (events[1]["done"], events[1]["blocks"]) == (1, 1)
-    assert events[2]["tokens_after"] == one["tokens_after"]
+    assert [event["type"] for event in events] == [
+        "compaction_started",
+        "context_build",
+        "compaction_progress",
+        "compaction_finished",
+    ]
+    assert (events[2]["done"], events[2]["blocks"]) == (1, 1)
+    assert events[3]["tokens_after"] == one["tokens_after"]
     seen = await world.get(f"/compactions/{one['episode_id']}", wait_s=5, finished=0)
     assert seen["cursor"] == 1
 
