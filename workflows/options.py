@@ -50,6 +50,7 @@ CALL_RETRY = RetryPolicy(
 # A local activity that waits for the database holds the workflow task; two seconds keep stop and queries answered.
 TASK_TIMEOUT = timedelta(seconds=2)
 HEARTBEAT = timedelta(seconds=2)
+CANCELLATION = timedelta(seconds=30)  # the intent of a recorded stop is sent at once, or by a relay within its lease
 LONGEST_CALL_S = 2_592_000.0
 
 

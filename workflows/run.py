@@ -21,6 +21,7 @@ from context.errors import CompactionFailedError, ModelContextLengthError
 from context.ids import model_operation_id
 from context.steps import FinishedRun, FreezeRequest, ModelVerdict, PreparedRequest, PrepareRequest, ToolPlan
 from workflows import loop as steps
+from workflows import options
 from workflows.compaction import CompactionInput
 from workflows.endings import (
     ANSWERED,
@@ -334,8 +335,18 @@ class RunWorkflow:
         if finished.status == "succeeded":
             return RunEnded(status=finished.status, end_reason=finished.end_reason)
         if finished.status == "stopped":
+            await self._until_cancelled()
             raise asyncio.CancelledError
         return self._fail(finished)
+
+    @staticmethod
+    async def _until_cancelled() -> None:
+        """Only what was cancelled closes so; a stop from before the opening may arrive after it (decision 0112)."""
+        if not _is_cancelled():
+            with contextlib.suppress(TimeoutError):
+                await workflow.wait_condition(
+                    _is_cancelled, timeout=options.CANCELLATION, timeout_summary="cancellation by the stop"
+                )
 
     @staticmethod
     def _fail(finished: FinishedRun) -> NoReturn:

@@ -80,20 +80,25 @@ async def finish_run(store: Store, request: FinishRun, limits: Limits | None = N
     With `limits` the error says in numbers which of them is reached.
     """
     async with store.transaction("finish_run") as connection:
-        run: Any = await fetch_one(connection, LOCK, run_id=request.run_id)
-        if run is None or run["execution_no"] != request.execution_no:
-            raise SupersededError
-        if run["status"] not in ("queued", "running"):
-            return _standing(run)
-        stands: Any = await fetch_one(connection, STANDS, run_id=request.run_id)
-        if run["loops"] < request.loop_budget and stands["late"]:
-            return FinishedRun(status=run["status"], end_reason=None, code=None, go_on=True)
-        await fetch_value(connection, SETTLE, run_id=request.run_id)
-        numbers = request.numbers | (await _reached(connection, request.run_id, limits) if limits else {})
-        writes = _writes(request, run, stands, numbers)
-        await save_view(connection, writes, request.run_id)
-        await writes.send(connection)
-        return FinishedRun(status=request.status, end_reason=request.end_reason, code=request.code)
+        return await end_run(connection, request, limits)
+
+
+async def end_run(connection: AsyncConnection, request: FinishRun, limits: Limits | None = None) -> FinishedRun:
+    """The same within another commit."""
+    run: Any = await fetch_one(connection, LOCK, run_id=request.run_id)
+    if run is None or run["execution_no"] != request.execution_no:
+        raise SupersededError
+    if run["status"] not in ("queued", "running"):
+        return _standing(run)
+    stands: Any = await fetch_one(connection, STANDS, run_id=request.run_id)
+    if run["loops"] < request.loop_budget and stands["late"]:
+        return FinishedRun(status=run["status"], end_reason=None, code=None, go_on=True)
+    await fetch_value(connection, SETTLE, run_id=request.run_id)
+    numbers = request.numbers | (await _reached(connection, request.run_id, limits) if limits else {})
+    writes = _writes(request, run, stands, numbers)
+    await save_view(connection, writes, request.run_id)
+    await writes.send(connection)
+    return FinishedRun(status=request.status, end_reason=request.end_reason, code=request.code)
 
 
 def _standing(run: Any) -> FinishedRun:

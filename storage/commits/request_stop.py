@@ -1,9 +1,14 @@
-"""Asking a Run to stop: the wish is recorded before anybody acts on it, so that nothing new starts after (SPEC S8)."""
+"""Asking a Run to stop: the wish is recorded before anybody acts on it, so that nothing new starts after (SPEC S8).
+
+A Run that no worker has opened yet ends with that, whether or not there is a worker (decision 0112).
+"""
 
 from dataclasses import dataclass
 from uuid import UUID
 
 from context.intents import CancelRun
+from context.steps import FinishRun
+from storage.commits.finish_run import end_run
 from storage.locks import lock_run
 from storage.outbox import outbox_row
 from storage.store import Store
@@ -21,7 +26,7 @@ class RequestStop:
 
 @dataclass(frozen=True)
 class StopRequested:
-    """The Run's state after the request; `outbox_id` is None for a Run that had ended, which is left as it was."""
+    """The Run's state after the request; `outbox_id` is None for one that had ended before, which is left as it was."""
 
     run_id: UUID
     status: str
@@ -39,4 +44,8 @@ async def request_stop(store: Store, request: RequestStop) -> StopRequested:
         writes.sql(STOP, stopped=request.run_id)
         writes.insert(outbox, [intent], skip_existing=True)
         await writes.send(connection)
-        return StopRequested(request.run_id, run.status, intent["outbox_id"])
+        status = run.status
+        if status == "queued":
+            place = {"run_id": request.run_id, "execution_no": run.execution_no}
+            status = (await end_run(connection, FinishRun(**place, status="stopped", end_reason="user_stop"))).status
+        return StopRequested(request.run_id, status, intent["outbox_id"])

@@ -3,10 +3,13 @@
 import asyncio
 import time
 from pathlib import Path
+from uuid import UUID
 
 import pytest
+from sqlalchemy import text as sql
 from temporalio.client import WorkflowExecutionStatus
 
+from storage.commits.request_stop import RequestStop, request_stop
 from tests.acceptance.test_ends import closed_as
 from tests.acceptance.test_history import texts
 from tests.acceptance.test_tool_batches import results, settled
@@ -15,6 +18,7 @@ from tests.support.faults import Pauses
 from tests.support.model_server import ModelServer, Scripted
 from tests.support.run_tools import traced
 from tests.support.run_world import Json, RunWorld, Servers, python_tool, running_world
+from workflows.lost_runs import TemporalWatch
 
 HELD = replies.text("never").but(hold="never")
 
@@ -24,6 +28,20 @@ async def until_traced(trace: Path) -> None:
     async with asyncio.timeout(20):
         while not traced(trace):
             await asyncio.sleep(0.01)
+
+
+async def until_started(world: RunWorld, run_id: str) -> None:
+    """Wait until Temporal has the Run's workflow."""
+    async with asyncio.timeout(20):
+        while await TemporalWatch(world.temporal).standing(UUID(run_id), 1) == "missing":
+            await asyncio.sleep(0.01)
+
+
+async def owner_of(world: RunWorld, session: str) -> UUID:
+    query = sql("SELECT owner_id FROM sessions WHERE session_id = :session_id")
+    async with world.store.reading() as connection:
+        found: UUID = (await connection.execute(query, {"session_id": session})).scalar_one()
+        return found
 
 
 async def stopped(world: RunWorld, run_id: str) -> Json:
@@ -98,6 +116,26 @@ async def test_a_run_stopped_before_any_worker_saw_it_ends_stopped(world: RunWor
     run = await stopped(world, run_id)
     assert run["status"] in ("stopped", "succeeded")
     assert (run["status"] == "succeeded") == (run["answer"] is not None)
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["cancelled", "cancelled_later"])
+async def test_without_a_worker_a_stop_frees_the_session_at_once(servers: Servers, told: bool) -> None:
+    """SPEC S8, W3a: the next question is taken; whichever worker comes closes the old workflow as Canceled."""
+    async with ModelServer(["fine", "resumed"], strict="plain") as model, running_world(servers, model) as world:
+        session = await world.open_session()
+        run_id = await world.start("q1", session)
+        await until_started(world, run_id)
+        if told:
+            assert (await world.stop(run_id))["status"] == "stopped"
+        else:
+            await request_stop(world.store, RequestStop(UUID(run_id), await owner_of(world, session)))
+        second = await world.start("q2", session)
+        async with world.worker():
+            assert (await world.ended(second))["answer"] == "fine"
+            assert await closed_as(world, run_id) == WorkflowExecutionStatus.CANCELED
+            await world.resume(run_id)
+            assert (await world.ended(run_id))["answer"] == "resumed"
+        assert (await world.get(f"/sessions/{session}/verify"))["breaks"] == []
 
 
 async def test_inputs_that_a_stopped_run_did_not_get_are_carried(world: RunWorld) -> None:

@@ -141,12 +141,17 @@ async def test_a_pending_supplement_can_be_withdrawn_and_a_question_cannot(ann: 
     assert states == ["pending", "withdrawn"]
 
 
-async def test_a_stop_is_recorded_and_an_active_run_cannot_be_resumed(ann: Person) -> None:
+async def test_a_run_that_waits_for_a_worker_is_stopped_at_once_and_resumed_once(ann: Person) -> None:
     """S8, S9."""
     run = (await asked(ann, await opened(ann)))["run_id"]
     for _ in range(2):
         stopped = await ann.http.post(f"/runs/{run}/stop")
-        assert (stopped.status_code, stopped.json()["stop_requested"]) == (202, True)
+        assert (stopped.status_code, stopped.json()["status"], stopped.json()["stop_requested"]) == (
+            202,
+            "stopped",
+            True,
+        )
+    assert (await ann.http.post(f"/runs/{run}/resume", json={})).json()["status"] == "queued"
     refused = await ann.http.post(f"/runs/{run}/resume", json={})
     assert (refused.status_code, refused.json()["code"]) == (409, "RUN_ACTIVE")
 

@@ -72,10 +72,11 @@ async def test_each_intent_arrives_as_it_was_meant(store: Store, world: World) -
     post = Post()
     question = await say(store, world, "q")
     supplement = await say(store, world, "s")
-    stop = await request_stop(store, RequestStop(question.run_id, world.owner_id))
-    for outbox_id in (question.outbox_id, supplement.outbox_id, stop.outbox_id):
-        assert outbox_id is not None
+    for outbox_id in (question.outbox_id, supplement.outbox_id):
         assert await dispatch(store, post, outbox_id) == "sent"
+    stop = await request_stop(store, RequestStop(question.run_id, world.owner_id))
+    assert stop.outbox_id is not None
+    assert await dispatch(store, post, stop.outbox_id) == "sent"
     assert post.carried == [
         StartRun(question.run_id, 1, world.session_id, "scout", world.release_id),
         SignalSupplement(question.run_id, supplement.input_id, 2),
@@ -148,12 +149,27 @@ async def test_what_an_ended_run_left_behind_is_not_sent(store: Store, world: Wo
     """W3a: no execution is opened that has nothing to do; the rows are settled all the same."""
     question = await say(store, world, "q")
     await say(store, world, "s")
+    await open_run(store, OpenRun(run_id=question.run_id, execution_no=1))
     await request_stop(store, RequestStop(question.run_id, world.owner_id))
-    await end_run(store, question.run_id)
+    await end_run(store, question.run_id, "stopped")
     await _make_due(store)
     post = Post()
     assert await Relay(store, post).sweep() == 3
     assert post.carried == []
+    assert await _unsent(store) == 0
+
+
+async def test_of_a_run_that_was_stopped_before_it_opened_only_the_cancellation_is_sent(
+    store: Store, world: World
+) -> None:
+    """S8, W3a: its start may have arrived, in which case its execution closes as the Run did."""
+    question = await say(store, world, "q")
+    await say(store, world, "s")
+    await request_stop(store, RequestStop(question.run_id, world.owner_id))
+    await _make_due(store)
+    post = Post()
+    assert await Relay(store, post).sweep() == 3
+    assert post.carried == [CancelRun(question.run_id, 1)]
     assert await _unsent(store) == 0
 
 

@@ -12,11 +12,15 @@ from context.errors import (
     RunActiveError,
     RunNotResumableError,
     SessionArchivedError,
+    SupersededError,
 )
+from context.steps import OpenRun
+from storage.commits.open_run import open_run
 from storage.commits.request_stop import RequestStop, request_stop
 from storage.commits.resume_run import ResumeRun, resume_run
 from storage.commits.update_session import UpdateSession, update_session
 from storage.commits.withdraw_input import WithdrawInput, withdraw_input
+from storage.incoming import AcceptedInput
 from storage.store import Store
 from tests.integration.storage.world import World, count, end_run, execute, outcomes, rows, say
 
@@ -25,9 +29,16 @@ async def _run(store: Store, run_id: UUID) -> dict[str, object]:
     return (await rows(store, "SELECT * FROM runs WHERE run_id = :run_id", run_id=run_id))[0]
 
 
+async def opened(store: Store, world: World) -> AcceptedInput:
+    """The question of a Run that a worker has opened."""
+    question = await say(store, world, "q")
+    await open_run(store, OpenRun(run_id=question.run_id, execution_no=1))
+    return question
+
+
 async def test_a_stop_is_recorded_with_the_intent_to_cancel(store: Store, world: World) -> None:
     """S8, W7: sent twice and at once it is one stop and one intent."""
-    question = await say(store, world, "q")
+    question = await opened(store, world)
     stops = await asyncio.gather(*(request_stop(store, RequestStop(question.run_id, world.owner_id)) for _ in range(5)))
     assert len({stop.outbox_id for stop in stops}) == 1
     assert (await _run(store, question.run_id))["stop_requested_at"] is not None
@@ -36,11 +47,24 @@ async def test_a_stop_is_recorded_with_the_intent_to_cancel(store: Store, world:
 
 async def test_the_first_stop_keeps_its_time(store: Store, world: World) -> None:
     """S8."""
-    question = await say(store, world, "q")
+    question = await opened(store, world)
     await request_stop(store, RequestStop(question.run_id, world.owner_id))
     first = (await _run(store, question.run_id))["stop_requested_at"]
     await request_stop(store, RequestStop(question.run_id, world.owner_id))
     assert (await _run(store, question.run_id))["stop_requested_at"] == first
+
+
+async def test_a_run_that_nobody_has_opened_ends_with_the_stop(store: Store, world: World) -> None:
+    """S8, S6: there is nothing to wait for; what had come to it is carried, and whoever opens it comes too late."""
+    question, supplement = await say(store, world, "q"), await say(store, world, "s")
+    stop = await request_stop(store, RequestStop(question.run_id, world.owner_id))
+    run = await _run(store, question.run_id)
+    assert (stop.status, run["status"], run["end_reason"], run["error"]) == ("stopped", "stopped", "user_stop", None)
+    assert await count(store, "input_deliveries", "state = 'carried' AND input_id = :id", id=supplement.input_id) == 1
+    with pytest.raises(SupersededError):
+        await open_run(store, OpenRun(run_id=question.run_id, execution_no=1))
+    following = await say(store, world, "next", mode="question")
+    assert following.run_id != question.run_id
 
 
 async def test_stopping_an_ended_run_leaves_it_as_it_was(store: Store, world: World) -> None:
