@@ -23,7 +23,7 @@ from temporalio.worker import Worker
 from activities.batches import Batches
 from activities.compactions import CompactionActivities
 from activities.model_calls import ModelCallActivities
-from activities.releases import Releases
+from activities.releases import Kit, Releases
 from activities.requests import RequestActivities
 from activities.runs import RunActivities
 from activities.tool_calls import ToolCallActivities
@@ -36,7 +36,7 @@ from providers.demo.server import serve as serve_demo
 from providers.release_model import ReleaseModel
 from settings import PrivateAddresses, Settings, forget_temporal_secrets, settings_or_exit, use_app_dir
 from storage.episode_commits import EpisodeCommits
-from storage.for_release import StoredResults, keys_of, secrets_of
+from storage.for_release import ReleaseKeys, StoredResults
 from storage.outbox import Relay
 from storage.payloads import Keys
 from storage.reconciling import Reconciler
@@ -94,16 +94,22 @@ def build_activities(store: Store, edges: Edges) -> Sequence[Any]:
     def chat_for(provider: str) -> ChatClient:
         return edges.demo_chat if provider == "demo" else edges.chat
 
-    def build_model(release_id: UUID, release: Release) -> ReleaseModel:
-        keys = keys_of(store, release_id)
-        return ReleaseModel(release, chat_for=chat_for, resolve_key=keys, demo_base_url=edges.demo_base_url)
-
-    def build_tools(release_id: UUID, release: Release) -> ReleaseTools:
-        box = edges.boxes.box(release_id, release, resolve_secret=secrets_of(store, release_id))
-        return ReleaseTools(box, release.definition.context.results, work_root=edges.work_dir)
+    def build_kit(release_id: UUID, release: Release) -> Kit:
+        keys = ReleaseKeys(store, release_id, release.definition.connections)
+        model = ReleaseModel(
+            release,
+            chat_for=chat_for,
+            resolve_key=keys.key,
+            known_secrets=keys.known,
+            demo_base_url=edges.demo_base_url,
+        )
+        box = edges.boxes.box(release_id, release, resolve_secret=keys.secret)
+        results = release.definition.context.results
+        tools = ReleaseTools(box, results, work_root=edges.work_dir, known_secrets=keys.known)
+        return Kit(release, model, tools)
 
     commits = RunCommits(store)
-    releases = Releases(commits, build_model=build_model, build_tools=build_tools)
+    releases = Releases(commits, build_kit=build_kit)
     runs = RunActivities(commits, releases, remove_folder=partial(remove_run_folder, edges.work_dir))
     requests = RequestActivities(commits, releases)
     tools = ToolCallActivities(commits, releases)

@@ -28,24 +28,16 @@ class Kit:
 class Releases:
     """Kits by release id, the last used ones kept."""
 
-    def __init__(
-        self,
-        commits: "RunCommits",
-        *,
-        build_model: "Callable[[UUID, Release], ReleaseModel]",
-        build_tools: "Callable[[UUID, Release], ReleaseTools]",
-    ) -> None:
+    def __init__(self, commits: "RunCommits", *, build_kit: Callable[[UUID, Release], Kit]) -> None:
         self._commits = commits
-        self._build_model = build_model
-        self._build_tools = build_tools
+        self._build_kit = build_kit
         self._kits: OrderedDict[UUID, Kit] = OrderedDict()
 
     async def kit(self, release_id: UUID) -> Kit:
         """The kit of a release; a release never changes, so neither does its kit."""
         kit = self._kits.get(release_id)
         if kit is None:
-            release = await self._commits.release(release_id)
-            kit = Kit(release, self._build_model(release_id, release), self._build_tools(release_id, release))
+            kit = self._build_kit(release_id, await self._commits.release(release_id))
             self._kits[release_id] = kit
             if len(self._kits) > CAPACITY:
                 self._kits.popitem(last=False)

@@ -308,6 +308,14 @@ class AgentDefinition(Part):
     executors: Many[Json] = ()
     """Agents that work can be delegated to."""
 
+    @property
+    def connections(self) -> frozenset[str]:
+        """Names of the stored connections that it uses."""
+        named = {self.model.connection, *(tool.connection for tool in self.tools)}
+        if self.context.summary_model:
+            named.add(self.context.summary_model.connection)
+        return frozenset(name for name in named if name is not None)
+
     @field_validator("instructions")
     @classmethod
     def _parts_are_no_longer_than_one_text(cls, value: str | tuple[Instruction, ...]) -> str | tuple[Instruction, ...]:

@@ -1,6 +1,10 @@
 """A stored key as the edge that calls a model is given it: for whom it was stored, and the secret itself (SPEC L3)."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+
+KnownSecrets = Callable[[], Awaitable[frozenset[str]]]
+"""Every secret that a release's connections hold, as far as it is known here: none of them may come back unseen."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from context.messages import ChatMessage
 from context.policy import Release, RetryPolicy
 from context.replies import Usage
 from context.steps import ModelAnswered, ModelBroke, RequestTerms
-from context.stored_keys import StoredKey
+from context.stored_keys import KnownSecrets, StoredKey
 from context.summaries import frame_tokens
 from context.summariser import summarising, terms_of_compaction
 from context.tokens import TokenCounter
@@ -38,10 +38,16 @@ FormatWith = Callable[[Profile, bool | None], MessageFormatter]
 _KEPT_LISTS = 64
 
 
+async def _none_known() -> frozenset[str]:
+    """Of a model that only counts and formats."""
+    return frozenset()
+
+
 class ReleaseModel:
     """One release's model.
 
     `chat_for` gives the client for a provider, `demo_base_url` is where the demo provider listens in this process.
+    `known_secrets` are replaced in whatever comes back, besides the model's own key (SPEC L6).
     `format_with` begins an empty list in the form of a dialect, with user messages joined or not.
     """
 
@@ -52,6 +58,7 @@ class ReleaseModel:
         chat_for: ChatFor,
         resolve_key: ResolveKey,
         demo_base_url: str | None,
+        known_secrets: KnownSecrets = _none_known,
         format_with: FormatWith = WireList,
     ) -> None:
         self._release = release
@@ -59,6 +66,7 @@ class ReleaseModel:
         self._chat_for = chat_for
         self._chat = chat_for(self._settings.provider)
         self._resolve_key = resolve_key
+        self._known_secrets = known_secrets
         self._demo_base_url = demo_base_url
         self._base_url = release.base_url or demo_base_url
         self._profile = profile_for(self._settings.provider)
@@ -109,6 +117,7 @@ class ReleaseModel:
             chat_for=self._chat_for,
             resolve_key=self._resolve_key,
             demo_base_url=self._demo_base_url,
+            known_secrets=self._known_secrets,
             format_with=self._format_with,
         )
 
@@ -176,7 +185,8 @@ class ReleaseModel:
         if self._base_url is None:
             raise EndpointRefusedError
         key = await self._key(self._settings.connection) if self._settings.connection else None
-        return ModelTarget(self._base_url, key, idle_timeout_s=self._settings.timeout_s)
+        others = tuple(map(SecretStr, sorted(await self._known_secrets())))
+        return ModelTarget(self._base_url, key, idle_timeout_s=self._settings.timeout_s, other_secrets=others)
 
     async def _key(self, name: str) -> SecretStr | None:
         """The key of the stored connection, if it was stored for the address that this release calls (SPEC L3)."""

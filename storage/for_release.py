@@ -1,6 +1,7 @@
 """Reads on behalf of a release: secrets of its space, and results of its sessions. For workers, never for clients."""
 
-from collections.abc import Awaitable, Callable
+import math
+import time
 from uuid import UUID
 
 from sqlalchemy import text
@@ -16,35 +17,51 @@ from storage.store import Store
 SPACE = text("""
     SELECT a.space_id FROM agent_releases r JOIN agents a USING (agent_id) WHERE r.release_id = :release_id
 """)
+KNOWN_FOR_S = 60
 WHOLE = text("""
     SELECT whole_id, result_id FROM operations
     WHERE operation_id = :operation_id AND session_id = :session_id AND purpose = 'tool' AND result_id IS NOT NULL
 """)
 
 
-def secrets_of(store: Store, release_id: UUID) -> Callable[[str], Awaitable[str | None]]:
-    """A look-up of stored secrets by connection name, in the space that the release belongs to."""
-    find = keys_of(store, release_id)
+class ReleaseKeys:
+    """The stored keys of the space that a release belongs to, by connection name.
 
-    async def secret(name: str) -> str | None:
-        stored = await find(name)
+    A key is asked for each time it is used, so that a new one counts at once. What was found is remembered, to be
+    recognised where it comes back (SPEC L6).
+    """
+
+    def __init__(self, store: Store, release_id: UUID, names: frozenset[str]) -> None:
+        self._store = store
+        self._release_id = release_id
+        self._names = names
+        self._found: dict[str, frozenset[str]] = {}
+        self._asked_at = -math.inf
+
+    async def key(self, name: str) -> StoredKey | None:
+        """The key, and whom it was stored for; None if there is no connection of that name."""
+        async with self._store.reading() as connection:
+            row = await fetch_one(connection, SPACE, release_id=self._release_id)
+        try:
+            stored = await stored_key(self._store, row["space_id"], name) if row else None
+        except NotFoundError:
+            stored = None
+        new = frozenset([stored.secret] if stored and stored.secret else [])
+        self._found[name] = self._found.get(name, frozenset()) | new
+        return stored
+
+    async def secret(self, name: str) -> str | None:
+        """The secret of the connection of that name, if there is one."""
+        stored = await self.key(name)
         return stored.secret if stored else None
 
-    return secret
-
-
-def keys_of(store: Store, release_id: UUID) -> Callable[[str], Awaitable[StoredKey | None]]:
-    """The same, with whom each secret was stored for; None if there is no connection of that name."""
-
-    async def key(name: str) -> StoredKey | None:
-        async with store.reading() as connection:
-            row = await fetch_one(connection, SPACE, release_id=release_id)
-        try:
-            return await stored_key(store, row["space_id"], name) if row else None
-        except NotFoundError:
-            return None
-
-    return key
+    async def known(self) -> frozenset[str]:
+        """The secrets of the release's own connections; those that others have changed are known within a minute."""
+        if self._names and time.monotonic() - self._asked_at > KNOWN_FOR_S:
+            for name in sorted(self._names):
+                await self.key(name)
+            self._asked_at = time.monotonic()
+        return frozenset().union(*self._found.values())
 
 
 class StoredResults:

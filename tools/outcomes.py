@@ -88,11 +88,13 @@ def sniffed_media_type(body: bytes) -> str:
     return next((kind for start, kind in _SIGNATURES if body.startswith(start)), "application/octet-stream")
 
 
-def without_credentials(outcome: ToolOutcome, secret: str | None) -> ToolOutcome:
-    """The outcome with the secret that the call was made with replaced, before anything is stored (SPEC Y3, L6)."""
-    if secret is None:
+def without_credentials(outcome: ToolOutcome, *secrets: str | None) -> ToolOutcome:
+    """The outcome with secrets replaced, before anything is stored (SPEC Y3, L6): of the call, or of its release."""
+    given = [secret for secret in secrets if secret is not None]
+    if not given:
         return outcome
-    known = Credentials([secret, secret.lower()])  # a header's media type is read, and shown, in small letters
+    # A header's media type is read, and shown, in small letters.
+    known = Credentials([*given, *(secret.lower() for secret in given)])
     clean = replace(
         outcome,
         content=known.removed_from(outcome.content),
@@ -100,7 +102,11 @@ def without_credentials(outcome: ToolOutcome, secret: str | None) -> ToolOutcome
         artifacts=tuple(_artifact_without(known, artifact) for artifact in outcome.artifacts),
         raw_media_type=known.removed_from(outcome.raw_media_type),
     )
-    return outcome if clean == outcome else replace(clean, transforms=(*clean.transforms, CREDENTIAL_REMOVED))
+    if clean.content != outcome.content and clean.raw == outcome.raw:  # in a charset of its own: the reading is kept
+        clean = replace(clean, raw=clean.content.encode(), raw_media_type="text/plain; charset=utf-8")
+    if clean == outcome or CREDENTIAL_REMOVED in outcome.transforms:
+        return outcome if clean == outcome else clean
+    return replace(clean, transforms=(*clean.transforms, CREDENTIAL_REMOVED))
 
 
 def _artifact_without(known: Credentials, artifact: Artifact) -> Artifact:

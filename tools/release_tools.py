@@ -8,23 +8,28 @@ from uuid import UUID
 from context.messages import arguments_object
 from context.policy import FrozenTool, ResultSettings
 from context.steps import ToolCallFacts
+from context.stored_keys import KnownSecrets
 from context.tool_answers import ToolAccepted, ToolAnswered, ToolLost, ToolRefused
 from tools.arguments import NO_OBJECT, Refused, checked_beside, is_large, unknown_tool
 from tools.errors import ToolUnavailableError
 from tools.offload import never_offloaded, preview
-from tools.outcomes import error_content, unavailable_outcome
+from tools.outcomes import error_content, unavailable_outcome, without_credentials
 from tools.port import ToolInvocation, ToolOutcome, may_repeat
 from tools.registry import ToolBox
 from tools.running import run_within_limit
 
 
 class ReleaseTools:
-    """One release's tools. `work_root` holds the private folder of each Run (SPEC T10)."""
+    """One release's tools. `work_root` holds the private folder of each Run (SPEC T10).
 
-    def __init__(self, box: ToolBox, results: ResultSettings, *, work_root: Path) -> None:
+    `known_secrets` are replaced in whatever a tool brings, whichever of them it was called with (SPEC Y3, L6).
+    """
+
+    def __init__(self, box: ToolBox, results: ResultSettings, *, work_root: Path, known_secrets: KnownSecrets) -> None:
         self._box = box
         self._results = results
         self._work_root = work_root
+        self._known_secrets = known_secrets
         self._large: dict[str, bool] = {}
 
     async def check(self, name: str, arguments: str) -> ToolAccepted | ToolRefused:
@@ -74,11 +79,12 @@ class ReleaseTools:
         if arguments is None:
             return _refused(NO_OBJECT)
         invocation = self._invocation(facts, arguments, attempt)
+        secrets = await self._known_secrets()  # before the call: nothing behind it may fail
         try:
             outcome = await run_within_limit(tool, invocation, on_progress=on_progress)
         except ToolUnavailableError as error:
-            return self._lost(tool.frozen, error, facts.operation_id)
-        return self._answered(tool.frozen, outcome, facts.operation_id)
+            return self._lost(tool.frozen, error, facts.operation_id, secrets)
+        return self._answered(tool.frozen, without_credentials(outcome, *secrets), facts.operation_id)
 
     def _invocation(self, facts: ToolCallFacts, arguments: dict[str, Any], attempt: int) -> ToolInvocation:
         work_dir = self._work_root / str(facts.run_id)
@@ -112,8 +118,11 @@ class ReleaseTools:
             raw_media_type=outcome.raw_media_type,
         )
 
-    def _lost(self, tool: FrozenTool, error: ToolUnavailableError, operation_id: UUID) -> ToolLost:
-        answer = self._answered(tool, unavailable_outcome(error), operation_id)
+    def _lost(
+        self, tool: FrozenTool, error: ToolUnavailableError, operation_id: UUID, secrets: frozenset[str]
+    ) -> ToolLost:
+        outcome = without_credentials(unavailable_outcome(error), *secrets)
+        answer = self._answered(tool, outcome, operation_id)
         return ToolLost(
             may_repeat=may_repeat(tool, error),
             may_have_run=error.may_have_run,

@@ -94,6 +94,11 @@ def repeat(text: str, times: int) -> str:
     return text * times
 
 
+def read(path: str) -> str:
+    """Say what stands in a file."""
+    return Path(path).read_text()
+
+
 def nothing() -> None:
     """Give nothing back."""
 

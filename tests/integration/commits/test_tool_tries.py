@@ -6,25 +6,19 @@ import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities.releases import Releases
+from activities.releases import Kit, Releases
 from activities.tool_calls import CallTool, ToolCallActivities
 from context.errors import UnavailableError
 from context.policy import Release
 from context.steps import Begun
-from providers.release_model import ReleaseModel
 from storage.run_commits import RunCommits
 from storage.store import Store
 from tests.integration.commits.life import Life
 from tests.integration.storage.world import rows
-from tools.release_tools import ReleaseTools
 
 
-def unreachable_model(release_id: UUID, release: Release) -> ReleaseModel:
+def unreachable_kit(release_id: UUID, release: Release) -> Kit:
     """What is built for a release comes from the database, which is away."""
-    raise UnavailableError
-
-
-def unreachable_tools(release_id: UUID, release: Release) -> ReleaseTools:
     raise UnavailableError
 
 
@@ -33,7 +27,7 @@ async def test_a_database_that_is_away_before_the_call_leaves_nothing_unknown(st
     await opened.prepare(store)
     await opened.accept(store, "pay")
     commits = RunCommits(store)
-    releases = Releases(commits, build_model=unreachable_model, build_tools=unreachable_tools)
+    releases = Releases(commits, build_kit=unreachable_kit)
     tools = ToolCallActivities(commits, releases)
     with pytest.raises(ApplicationError) as failed:
         await ActivityEnvironment().run(tools.call_tool, CallTool(operation_id=opened.tool(), execution_no=1))
