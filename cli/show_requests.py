@@ -40,6 +40,8 @@ RULES = {
     "shown_elsewhere": "its text stands where it was delivered, and only there",
     "incomplete_answer": "it is an incomplete answer, which is never shown as one",
     "withdrawn": "it was withdrawn",
+    "later_block": "a later call of this compaction summarises it",
+    "not_summarised": "it stays as it is; this compaction does not summarise it",
     "not_in_history": "the history of this request does not hold it",
 }
 """What each rule of the projection means to a person (SPEC A10, P1)."""

@@ -21,6 +21,8 @@ Rule = Literal[
     "shown_elsewhere",
     "incomplete_answer",
     "withdrawn",
+    "later_block",
+    "not_summarised",
     "not_in_history",
 ]
 
@@ -65,6 +67,23 @@ class ExplainedRequest:
     omitted: frozenset[str] = frozenset()
     recent_from: int | None = None
     observed: int | None = None
+
+
+@dataclass(frozen=True)
+class ExplainedBlock:
+    """What is known of a compaction's call beside that: its block, and what the other blocks hold.
+
+    `shown` are the pieces of its block, and whether each is in it as a whole; the message at `position` holds them and
+    the summary so far. That stands for `folded`, the pieces of the summary `folds`, and for those `before`.
+    """
+
+    shown: Mapping[str, bool]
+    before: Set[str]
+    later: Set[str]
+    summary: UUID
+    position: int
+    folds: UUID | None = None
+    folded: Set[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -122,6 +141,20 @@ def explain(subject: Subject, request: ExplainedRequest) -> Explanation:
         or (LeftOutForBudget() if subject.piece in request.omitted else None)
         or LeftOutByRule(_rule(subject, request))
     )
+
+
+def explain_block(subject: Subject, block: ExplainedBlock, request: ExplainedRequest) -> Explanation:
+    """The same for a call of a compaction; `request` has no items, since a block is one message of many pieces."""
+    if (is_whole := block.shown.get(subject.piece)) is not None:
+        return Included(block.position, None if is_whole else "fragment")
+    if subject.piece in block.before:
+        return ReplacedBySummary(block.summary, block.position)
+    if block.folds is not None and subject.piece in block.folded:
+        return ReplacedBySummary(block.folds, block.position)
+    late, rule = _late(subject, request), _rule(subject, request)
+    if late or rule not in ("shown_elsewhere", "older_run_outline", "not_in_history"):
+        return late or LeftOutByRule(rule)
+    return LeftOutByRule("later_block" if subject.piece in block.later else "not_summarised")
 
 
 def _included(subject: Subject, request: ExplainedRequest) -> Included | None:

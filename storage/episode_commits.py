@@ -25,11 +25,11 @@ from context.transcripts import Source, earlier_summary, source_of
 from storage.commits.fail_episode import fail_episode
 from storage.commits.finish_block import finish_block
 from storage.commits.open_idle_episode import open_idle_episode
-from storage.commits.plan_episode import PLAN, plan_episode
+from storage.commits.plan_episode import plan_episode
 from storage.commits.prepare_block import prepare_block
 from storage.commits.publish_snapshot import publish_snapshot
 from storage.covered_results import results_to_list
-from storage.episodes import folded_text, open_episode, progress, sources
+from storage.episodes import PLAN, folded_text, open_episode, progress, sources
 from storage.requests import FrozenRequest
 from storage.store import Store
 

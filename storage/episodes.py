@@ -9,11 +9,12 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from pydantic import TypeAdapter
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.compaction import Target
-from context.episodes import EpisodeRef, OpenEpisode, SourceItem
+from context.episodes import EpisodeRef, OpenEpisode, Plan, SourceItem
 from context.errors import NotFoundError, SupersededError
 from context.messages import message_from_bytes
 from context.views import ViewItem
@@ -49,6 +50,10 @@ SOURCES = text(f"""
          {EFFECTIVE_THEN}
     WHERE o.episode_id = :episode_id AND v.pos = ANY(CAST(:positions AS integer[])) ORDER BY v.pos
 """)
+
+
+PLAN: TypeAdapter[Plan] = TypeAdapter(Plan)
+"""How a plan is stored."""
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,11 @@
 """The block plan of an episode becomes fact, once: whoever comes second finds the first one's (SPEC K6, K7)."""
 
-from pydantic import TypeAdapter
 from sqlalchemy import text
 
 from context.episodes import EpisodePlan, EpisodeRef, Plan
-from storage.episodes import lock_episode
+from storage.episodes import PLAN, lock_episode
 from storage.store import Store
 
-PLAN: TypeAdapter[Plan] = TypeAdapter(Plan)
 KEEP = text("""
     UPDATE compaction_episodes SET plan_id = :plan_id, blocks = :blocks WHERE episode_id = :episode_id
 """)

@@ -11,11 +11,23 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from context.explain import DiffLine, ExplainedRequest, Explanation, Subject, common_prefix, diff, explain
+from context.explain import (
+    DiffLine,
+    ExplainedBlock,
+    ExplainedRequest,
+    Explanation,
+    Subject,
+    common_prefix,
+    diff,
+    explain,
+    explain_block,
+)
+from context.ids import block_operation_id, snapshot_id
 from context.material import piece_of
 from context.views import ViewItem
 from storage.covering import covered_among
-from storage.database import fetch_one
+from storage.database import fetch_all, fetch_one
+from storage.episodes import PLAN
 from storage.reads.pages import found
 from storage.reads.releases import release
 from storage.store import Store
@@ -25,7 +37,8 @@ from storage.view_lists import listed
 # call brings is listed by the next request at the latest.
 REQUEST = text("""
     SELECT o.view_id, o.view_length, o.context_id, o.session_id, coalesce(o.input_cutoff, 0) AS cutoff, r.run_no,
-           r.release_id, (SELECT v.observed_seq FROM session_views v WHERE v.run_id = o.run_id) AS observed,
+           r.run_id, r.release_id, o.purpose, o.ordinal,
+           (SELECT v.observed_seq FROM session_views v WHERE v.run_id = o.run_id) AS observed,
            coalesce((SELECT max(c.context_seq) FROM context_records c
                LEFT JOIN operations p ON p.operation_id = c.operation_id
                LEFT JOIN user_inputs i ON i.input_id = c.input_id
@@ -34,9 +47,26 @@ REQUEST = text("""
     FROM operations o JOIN runs r USING (run_id) JOIN sessions s ON s.session_id = o.session_id
     WHERE o.operation_id = :operation_id AND s.owner_id = :owner_id AND o.view_id IS NOT NULL
 """)
+# The episode of a block, and what its sources could contain: the request that waited for it says that, which was made
+# before the block and answered after it, or in an idle Session the inputs of the Runs that it was made of.
+BLOCKS = text("""
+    SELECT e.episode_id, e.plan_id, v.source_id AS folds, n.cutoff,
+           coalesce((SELECT max(c.context_seq) FROM context_records c
+               LEFT JOIN operations p ON p.operation_id = c.operation_id
+               LEFT JOIN user_inputs i ON i.input_id = c.input_id
+             WHERE c.context_id = e.context_id
+               AND (p.made_no < coalesce(w.made_no, e.made_no) OR i.input_seq <= n.cutoff)), 0) AS watermark
+    FROM compaction_episodes e LEFT JOIN operations w ON w.operation_id = e.operation_id
+         LEFT JOIN view_items v ON v.view_id = e.view_id AND v.pos = e.folds
+         CROSS JOIN LATERAL (SELECT coalesce(w.input_cutoff, (
+           SELECT max(i.input_seq) FROM user_inputs i JOIN runs q ON q.run_id = i.origin_run_id
+           WHERE i.session_id = e.session_id AND q.run_no <= e.through_run_no), 0) AS cutoff) n
+    WHERE e.run_id = :run_id AND e.plan_id IS NOT NULL
+""")
 RECORD = text("""
     SELECT c.record_id, c.input_id, c.context_id, c.context_seq, c.seq, c.kind, c.session_id, r.run_no, i.input_seq,
-           x.instance <> 'main' AS is_private
+           x.instance <> 'main' AS is_private, EXISTS (SELECT 1 FROM input_deliveries d
+             WHERE d.input_id = c.input_id AND d.state = 'withdrawn') AS is_withdrawn
     FROM context_records c JOIN runs r USING (run_id) JOIN role_contexts x ON x.context_id = c.context_id
          JOIN sessions s ON s.session_id = c.session_id LEFT JOIN user_inputs i ON i.input_id = c.input_id
     WHERE c.record_id = :record_id AND s.owner_id = :owner_id
@@ -84,19 +114,22 @@ async def explained(
         else:
             subject = await _input(connection, input_id, owner_id, session_id)
         covered = await _covered(connection, request.items, [subject.piece])
+        episode = await _episode(connection, request, operation_id)
+        block = await _block(store, connection, request, episode, subject.piece) if episode else None
     settings = (await release(store, request.row["release_id"])).definition.context
     whole = settings.history == "session_view"
     asked = ExplainedRequest(
         items=request.items,
         run_no=request.row["run_no"],
         context_id=request.row["context_id"],
-        cutoff=request.row["cutoff"],
-        watermark=request.row["watermark"],
+        cutoff=(episode or request.row)["cutoff"],
+        watermark=(episode or request.row)["watermark"],
         snapshots=covered,
         recent_from=None if whole else max(1, request.row["run_no"] - settings.recent_runs),
         observed=request.row["observed"],
     )
-    return ExplainedPiece(subject.piece, explain(subject, asked))
+    explanation = explain_block(subject, block, asked) if block else explain(subject, asked)
+    return ExplainedPiece(subject.piece, explanation)
 
 
 async def compared(store: Store, left: UUID, right: UUID, owner_id: UUID) -> ComparedRequests:
@@ -125,6 +158,34 @@ async def _covered(
     return {one: await covered_among(connection, one, pieces) for one in summaries}
 
 
+async def _episode(connection: AsyncConnection, request: _Request, operation_id: UUID) -> Any:
+    """The compaction that a call belongs to; None for another call."""
+    if request.row["purpose"] != "compaction":
+        return None
+    rows = await fetch_all(connection, BLOCKS, run_id=request.row["run_id"])
+    number = request.row["ordinal"]
+    return next(row for row in rows if block_operation_id(row["episode_id"], number) == operation_id)
+
+
+async def _block(
+    store: Store, connection: AsyncConnection, request: _Request, episode: Any, piece: str
+) -> ExplainedBlock:
+    """What a call of a compaction was made from."""
+    number, folds = request.row["ordinal"], episode["folds"]
+    plan = PLAN.validate_json(await store.payloads.read_one(connection, episode["plan_id"]))
+    pieces = [{part.piece: part.is_whole for part in block.parts} for block in plan.blocks]
+    has_earlier = number > 0 or plan.carries_on or f"summary/{folds}" in pieces[0]
+    return ExplainedBlock(
+        shown=pieces[number],
+        before={name for block in pieces[:number] for name in block},
+        later={name for block in pieces[number + 1 :] for name in block},
+        summary=snapshot_id(episode["episode_id"]),
+        position=request.row["view_length"] - 1,
+        folds=folds if has_earlier else None,
+        folded=await covered_among(connection, folds, [piece]) if folds else frozenset(),
+    )
+
+
 async def _record(connection: AsyncConnection, record_id: UUID, owner_id: UUID, session_id: UUID) -> Subject:
     row: Any = found(await fetch_one(connection, RECORD, record_id=record_id, owner_id=owner_id), "record", record_id)
     return Subject(
@@ -136,6 +197,7 @@ async def _record(connection: AsyncConnection, record_id: UUID, owner_id: UUID, 
         input_seq=row["input_seq"],
         is_private=row["is_private"],
         is_fragment=row["kind"] == "fragment",
+        is_withdrawn=row["is_withdrawn"],
         same_session=row["session_id"] == session_id,
     )
 

@@ -241,6 +241,40 @@ async def test_what_became_of_each_record_is_explained_and_requests_are_compared
     assert "summarised" in {one["change"] for one in shrunk["items"]}
 
 
+async def test_what_became_of_each_record_in_the_calls_of_a_compaction_is_explained(world: RunWorld) -> None:
+    """SPEC A10: in its block, in the summary so far, in a later block, not summarised, or not there yet."""
+    await world.publish(tools=["repeat"], **SMALL)
+    world.model.add(*steps(1_200, 6))
+    session = await world.open_session()
+    run = await world.ask("The question that must stay.", session)
+    blocks = [one for one in await world.operations(run["run_id"]) if one["purpose"] == "compaction"]
+    sent = [request.body.decode() for request in world.model.requests if is_summary(request)]
+    assert len(blocks) == len(sent) == 3
+    records = {f"record/{one['record_id']}": one for one in await world.messages(session) if one["kind"] != "user_ref"}
+    told = [
+        {piece: await explained(world, block, record=one["record_id"]) for piece, one in records.items()}
+        for block in blocks
+    ]
+    shown = [{piece for piece, one in of.items() if one["explanation"] == "included"} for of in told]
+    assert shown == [{piece for piece in records if f"=== {piece}, " in body} for body in sent]
+    ways = [{(one["explanation"], one["rule"]) for one in of.values()} for of in told]
+    arrived, kept = {("included", None), ("not_yet_arrived", None)}, {("left_out_by_rule", "not_summarised")}
+    so_far = {("replaced_by_summary", None)}
+    assert ways == [
+        arrived | kept | {("left_out_by_rule", "later_block")},
+        arrived | kept | so_far,
+        arrived | kept | so_far,
+    ]
+    (question,) = await world.inputs(run["run_id"])
+    for block in blocks:
+        asked = await explained(world, block, input=question["input_id"])
+        assert (asked["explanation"], asked["rule"]) == ("left_out_by_rule", "not_summarised")
+
+
+async def explained(world: RunWorld, operation: Json, **subject: str) -> Json:
+    return await world.get(f"/operations/{operation['operation_id']}/explain", **subject)
+
+
 async def test_a_session_with_compactions_verifies_and_its_contexts_can_be_seen_as_they_were(world: RunWorld) -> None:
     """SPEC M7, 16: chains, coverage and every request, those of the summariser too."""
     await world.publish(tools=["repeat"], **SMALL)

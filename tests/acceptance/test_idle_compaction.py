@@ -304,6 +304,25 @@ async def test_its_steps_are_events_of_the_run_it_stands_with(world: RunWorld, s
     assert seen["cursor"] == 1
 
 
+async def test_its_calls_are_explained(world: RunWorld, says: Says) -> None:
+    """SPEC A10, K12: what was summarised is in its block, what stays is not, and what came later had not arrived."""
+    session = await asked(world, 3)
+    one = await compact(world, session)
+    await world.ask("And now?", session)
+    (block,) = [call for call in await world.operations(one["run_id"]) if call["purpose"] == "compaction"]
+    told = [
+        await world.get(f"/operations/{block['operation_id']}/explain", record=record["record_id"])
+        for record in await world.messages(session)
+    ]
+    stays, later = ("left_out_by_rule", "not_summarised"), ("left_out_by_rule", "later_run")
+    assert [(of["explanation"], of["rule"]) for of in told] == [
+        *[("included", None)] * 4,
+        *[stays] * 2,
+        ("not_yet_arrived", None),
+        later,
+    ]
+
+
 async def test_it_is_visible_in_temporal_by_session_and_block(world: RunWorld, says: Says) -> None:
     """SPEC W3, W3a: id, attributes, a row per block; Completed, with the outcome."""
     session = await asked(world, 3)

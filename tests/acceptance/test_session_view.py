@@ -155,10 +155,10 @@ async def test_what_was_asked_with_and_withdrawn_is_in_no_later_request_of_its_r
     assert (await world.ended(a))["answer"] == "done"
     assert world.sent[2] == [*world.sent[1][:-1], {"role": "user", "content": "but this"}]
     assert (await world.manifests(a))[-1]["notes"] == ["prefix_broken:withdrawal"]
-    told = await world.get(
-        f"/operations/{(await world.manifests(a))[-1]['operation_id']}/explain", input=sent["input_id"]
-    )
-    assert told["rule"] == "withdrawn"
+    record = next(one for one in await world.messages(session) if one["message"]["content"] == "never mind")
+    for subject in ({"input": sent["input_id"]}, {"record": record["record_id"]}):
+        last = (await world.manifests(a))[-1]["operation_id"]
+        assert (await world.get(f"/operations/{last}/explain", **subject))["rule"] == "withdrawn"
     await check_proofs(world, session)
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from context.explain import (
     DiffLine,
+    ExplainedBlock,
     ExplainedRequest,
     Explanation,
     Included,
@@ -21,6 +22,7 @@ from context.explain import (
     common_prefix,
     diff,
     explain,
+    explain_block,
 )
 from context.material import Material, piece_of
 from context.snapshots import cover, summary_item
@@ -86,6 +88,44 @@ REQUEST = ExplainedRequest(
 def test_every_piece_has_one_of_six_explanations(subject: Subject, explanation: Explanation) -> None:
     """SPEC A10."""
     assert explain(subject, REQUEST) == explanation
+
+
+FOLDED, SO_FAR = UUID(int=60), UUID(int=61)
+BLOCK = ExplainedBlock(
+    shown={f"record/{UUID(int=13)}": True, f"record/{UUID(int=14)}": False},
+    before={f"record/{UUID(int=12)}", f"record/{UUID(int=14)}"},
+    later={f"record/{UUID(int=15)}", f"record/{UUID(int=14)}"},
+    summary=SO_FAR,
+    position=1,
+    folds=FOLDED,
+    folded={f"record/{UUID(int=11)}"},
+)
+
+
+@pytest.mark.parametrize(
+    ("subject", "explanation"),
+    [
+        (record(13), Included(1, None)),
+        (record(14), Included(1, "fragment")),
+        (record(12), ReplacedBySummary(SO_FAR, 1)),
+        (record(11), ReplacedBySummary(FOLDED, 1)),
+        (record(15), LeftOutByRule("later_block")),
+        (record(16), LeftOutByRule("not_summarised")),
+        (question(17), LeftOutByRule("not_summarised")),
+        (question(17, is_withdrawn=True), LeftOutByRule("withdrawn")),
+        (record(16, same_session=False), LeftOutByRule("other_session")),
+        (record(31), NotYetArrived(30)),
+        (question(21), NotYetArrived(20)),
+    ],
+)
+def test_every_piece_is_explained_in_a_call_of_a_compaction_too(subject: Subject, explanation: Explanation) -> None:
+    """SPEC A10: by its block, not by the messages of the call, which are prompts and one message of data."""
+    assert explain_block(subject, BLOCK, replace(REQUEST, items=())) == explanation
+
+
+def test_what_the_first_block_does_not_carry_on_is_not_in_it() -> None:
+    """SPEC A10, K5: an earlier summary that is material of a later block stands for nothing in this one."""
+    assert explain_block(record(11), replace(BLOCK, folds=None), REQUEST) == LeftOutByRule("not_summarised")
 
 
 def test_a_record_of_another_context_is_not_measured_by_this_ones_watermark() -> None:
