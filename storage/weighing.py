@@ -28,12 +28,13 @@ from context.compaction import (
 from context.errors import CompactionFailedError, ModelContextLengthError, WindowExceededError
 from context.steps import PrepareRequest, RequestTerms
 from context.summary_view import Partition, new_material, partition
-from context.views import ViewItem
+from context.views import ItemKind, ViewItem
 from storage.database import fetch_one
 from storage.heads import Heads
 
 POLICY: CompactionPolicy = BudgetPolicy()
 NOTHING = "no_compressible_material"
+RECORDED: frozenset[ItemKind] = frozenset({"input", "assistant", "tool_result", "feedback"})
 
 BEFORE = text("""
     SELECT c.material_mark, c.active_snapshot_id, s.run_head - s.base_run_no AS user_turns,
@@ -42,8 +43,9 @@ BEFORE = text("""
          WHERE a.session_id = s.session_id AND a.seq > s.base_seq AND a.kind = 'assistant' AND x.instance = 'main')
       ELSE 0 END AS model_steps,
       CASE WHEN :counting THEN
-        (SELECT count(*) FROM view_items v JOIN context_records k ON k.record_id = v.source_id
-         WHERE v.view_id = c.view_id AND v.pos < c.view_length AND k.seq > s.base_seq)
+        (SELECT count(*) FROM unnest(CAST(:shown AS uuid[])) AS v(source_id) WHERE v.source_id IN (
+           SELECT unnest(ARRAY[k.record_id, k.input_id]) FROM context_records k
+           WHERE k.session_id = s.session_id AND k.seq > s.base_seq))
       ELSE 0 END AS messages,
       EXISTS (SELECT 1 FROM compaction_episodes e JOIN operations o USING (operation_id)
               WHERE o.run_id = c.run_id AND o.loop_no = :loop) AS had_episode
@@ -116,10 +118,10 @@ async def weigh(
 ) -> Weighed:
     """Decide for the request that `items` would make; `beside` are its tokens that are no items."""
     rules = terms.compaction
-    before: Any = await fetch_one(
-        connection, BEFORE, context_id=heads.context_id, counting=counts(rules), loop=request.loop
-    )
-    since = Since(before["user_turns"], before["model_steps"], before["messages"])
+    old, new = _recorded(items, heads)
+    binds = {"context_id": heads.context_id, "loop": request.loop, "counting": counts(rules), "shown": old}
+    before: Any = await fetch_one(connection, BEFORE, **binds)
+    since = Since(before["user_turns"], before["model_steps"], before["messages"] + new)
     last = await _last(connection, heads, items[before["material_mark"] :])
     had_episode = request.asked == "overflow" and before["had_episode"]
     considered = POLICY.consider(estimated, since, last, rules, had_episode=had_episode, asked=request.asked)
@@ -137,6 +139,13 @@ async def weigh(
     if isinstance(decided, Refused):
         return Weighed(refused=decided.code, protected=parts.fixed)
     return Weighed(note=NOTHING)
+
+
+def _recorded(items: Sequence[ViewItem], heads: Heads) -> tuple[list[UUID], int]:
+    """What the list shows of records, by name, and how many more become records with this very request."""
+    shown = [(at, item) for at, item in enumerate(items) if item.kind in RECORDED and item.source_id is not None]
+    new = {at for at, item in shown if at >= heads.view_length and item.run_no is None}
+    return [item.source_id for at, item in shown if at not in new and item.source_id], len(new)
 
 
 async def _last(connection: AsyncConnection, heads: Heads, newer: Sequence[ViewItem]) -> LastEpisode | None:

@@ -62,6 +62,17 @@ async def test_a_count_of_records_can_be_the_trigger(world: RunWorld) -> None:
     assert [one["causes"] for one in found] == [["messages"]]
 
 
+async def test_records_are_counted_over_runs_with_what_the_user_said(world: RunWorld) -> None:
+    """SPEC B2: a question and its answer are two, and a request counts the question that it is about."""
+    await world.publish(**SMALL, context={"messages": 6, "keep_recent_tokens": 0})
+    session = await world.open_session()
+    world.model.add(*[scripted(["Noted."])] * 14)
+    long = "Mind this. " * 40
+    runs = [await world.ask(f"{name}. {long}", session) for name in "ABCDEFG"]
+    counted = [[one["causes"] for one in await world.items(f"/runs/{run['run_id']}/compactions")] for run in runs]
+    assert counted == [[], [], [], [["messages"]], [], [], [["messages"]]]
+
+
 async def test_old_long_arguments_are_cut_in_the_view_and_stay_whole_in_the_record(world: RunWorld) -> None:
     """SPEC T5, A11: the first twenty characters and a notice, still a JSON object; the newest two groups are whole."""
     results = {"protect_tokens": 100_000, "prune_tokens": 500, "max_argument_chars": 200}
