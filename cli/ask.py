@@ -135,7 +135,7 @@ def stop(run: RunId, json: AsJson = False) -> int:
     if json:
         print_json(ended)
     else:
-        print_lines([f"run {run} {ended['status']}"])
+        print_lines([f"run {run} {'is being stopped' if ended['ended_at'] is None else ended['status']}"])
     return 0
 
 

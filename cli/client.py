@@ -26,6 +26,9 @@ PREFIX = "/api/v1"
 RECONNECT_WITHIN_S = 30.0
 T = TypeVar("T")
 
+PROBLEM_MEDIA_TYPE = "application/problem+json"
+NO_CONTENT = 204
+OF_A_GATEWAY = (502, 503, 504)
 READ_TIMEOUT_S = 75.0  # longer than the API's longest poll and its keep-alive comments
 
 
@@ -56,13 +59,26 @@ class NoStackError(CommandError):
 
 
 class ApiUnreachableError(CommandError):
-    """The API does not answer at the address."""
+    """The API does not answer at the address, or what stands before it says so with a status."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, status: int | None = None) -> None:
         stack = STACK.get()
         super().__init__(
             f"AgentLoom does not answer at {address}.",
+            why=f"What stands before it answered with HTTP status {status}." if status else "",
             mend=start_command(stack) if stack else "agentloom doctor",
+            exit_code=ExitCode.NOT_REACHABLE,
+        )
+
+
+class NotAgentLoomError(CommandError):
+    """Something answers at the address, and not in the way of this API."""
+
+    def __init__(self, address: str, status: int) -> None:
+        super().__init__(
+            f"What answers at {address} is not AgentLoom (HTTP status {status}).",
+            why="It is another server, or a proxy that refuses by itself.",
+            mend="export AGENTLOOM_API=http://127.0.0.1:8700   (the address alone, without a path)",
             exit_code=ExitCode.NOT_REACHABLE,
         )
 
@@ -220,7 +236,7 @@ class Api:
                         after = event["run_seq"]
                         yield event
                 return
-            except (httpx.TransportError, SSEError, ApiRefusedError) as error:
+            except (httpx.TransportError, SSEError, ApiRefusedError, ApiUnreachableError) as error:
                 if isinstance(error, ApiRefusedError) and error.status < 500:
                     raise
                 failing_since = failing_since or clock()
@@ -233,7 +249,7 @@ class Api:
         async with self._http.stream("GET", f"{PREFIX}/runs/{run_id}/events", headers=headers) as answer:
             if answer.status_code != 200:
                 await answer.aread()
-                raise _refusal(answer)
+                raise self._refusal(answer)
             async with aclosing(EventSource(answer).aiter_sse()) as events:
                 async for event in events:
                     if event.data:  # a sign of life between events comes as one without data
@@ -241,7 +257,12 @@ class Api:
 
     async def _call(self, method: str, path: str, **how: Any) -> Any:
         answer = await self._answer(method, path, **how)
-        return answer.json() if answer.content else None
+        if answer.status_code == NO_CONTENT:
+            return None
+        try:
+            return answer.json()
+        except ValueError:
+            raise NotAgentLoomError(self.target.api, answer.status_code) from None
 
     async def _answer(self, method: str, path: str, **how: Any) -> httpx.Response:
         try:
@@ -250,9 +271,17 @@ class Api:
             raise ApiUnreachableError(self.target.api) from None
         except UnicodeEncodeError:  # a name or an id from the command line
             raise CommandError("An argument is not UTF-8.", why="It holds bytes of another encoding.") from None
-        if answer.status_code >= 400:
-            raise _refusal(answer)
+        if not answer.is_success:
+            raise self._refusal(answer)
         return answer
+
+    def _refusal(self, answer: httpx.Response) -> CommandError:
+        """What an answer that is none means: AgentLoom speaks in problem documents, and everybody else in other ways."""
+        if answer.headers.get("content-type") == PROBLEM_MEDIA_TYPE:
+            return ApiRefusedError(answer.status_code, answer.json())
+        if answer.status_code in OF_A_GATEWAY:
+            return ApiUnreachableError(self.target.api, status=answer.status_code)
+        return NotAgentLoomError(self.target.api, answer.status_code)
 
 
 def call_api(work: Callable[[Api], Awaitable[T]]) -> T:
@@ -267,11 +296,3 @@ def call_api(work: Callable[[Api], Awaitable[T]]) -> T:
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _refusal(answer: httpx.Response) -> ApiRefusedError:
-    try:
-        problem = answer.json()
-    except ValueError:
-        problem = {}
-    return ApiRefusedError(answer.status_code, problem if isinstance(problem, dict) else {})

@@ -29,10 +29,10 @@ async def examine(data_dir: Path, *, model_url: str | None = None) -> list[Findi
     """Look at every part of the stack that the environment names or that runs on the folder (SPEC 17)."""
     place = find(data_dir)
     findings: list[Finding] = [check_python()]
-    findings += await check_database(place.database_url)
+    findings += await check_database(place.database_url, start=place.start)
     findings += await check_temporal(place)
-    findings.append(await check_api(place.api_url))
-    findings.append(check_ports(DevOptions(), is_running=place.api_url is not None))
+    findings.append(await check_api(place.api_url, start=place.start))
+    findings.append(check_ports(DevOptions(), is_running=place.api_url is not None, start=place.start))
     findings += await check_models(place, model_url)
     return findings
 
@@ -45,12 +45,12 @@ def check_python(version_info: tuple[int, ...] = sys.version_info[:3]) -> Findin
     return Sound("Python", version)
 
 
-async def check_database(url: str | None) -> list[Finding]:
-    """PostgreSQL answers, is new enough, and has the schema of this code."""
+async def check_database(url: str | None, *, start: str = START) -> list[Finding]:
+    """PostgreSQL answers, is new enough, and has the schema of this code. `start` is what starts a stack."""
     if url is None:
-        return [Broken("PostgreSQL", "none is named by DATABASE_URL, and no stack runs in this folder", START)]
+        return [Broken("PostgreSQL", "none is named by DATABASE_URL, and no stack runs in this folder", start)]
     if reason := await postgres.problem(url):
-        return [Broken("PostgreSQL", reason, f"{START}  (or start the server that DATABASE_URL names)")]
+        return [Broken("PostgreSQL", reason, f"{start}  (or start the server that DATABASE_URL names)")]
     connection = await asyncpg.connect(url)
     try:
         major = connection.get_server_version().major
@@ -77,14 +77,14 @@ async def check_temporal(place: Whereabouts) -> list[Finding]:
     """Temporal answers, knows our search attributes, and a worker polls the task queue."""
     if not place.temporal_from_environment and place.temporal_address is None:
         why = "none is named by TEMPORAL_ADDRESS, and no stack runs in this folder"
-        return [Broken("Temporal", why, START), Skipped("worker", "needs Temporal")]
+        return [Broken("Temporal", why, place.start), Skipped("worker", "needs Temporal")]
     try:
         client = await place.temporal_client()
         missing = await temporal.missing_search_attributes(client)
         return [_judge_attributes(missing, client), await check_worker(client, place.task_queue)]
     except (RPCError, RuntimeError):
         why = f"nothing healthy answers at {place.temporal_address or 'the configured address'}"
-        mend = f"{START}  (or start the server that TEMPORAL_ADDRESS names)"
+        mend = f"{place.start}  (or start the server that TEMPORAL_ADDRESS names)"
         return [Broken("Temporal", why, mend), Skipped("worker", "needs Temporal")]
 
 
@@ -97,16 +97,16 @@ def _judge_attributes(missing: tuple[str, ...], client: Client) -> Finding:
     return Broken("Temporal", f"{address} lacks search attributes: {', '.join(missing)}", mend)
 
 
-async def check_api(url: str | None) -> Finding:
+async def check_api(url: str | None, *, start: str = START) -> Finding:
     """The API says that it is ready."""
     if url is None:
-        return Broken("API", "none is named by AGENTLOOM_API, and no stack runs in this folder", START)
+        return Broken("API", "none is named by AGENTLOOM_API, and no stack runs in this folder", start)
     if await answers_ready(url):
         return Sound("API", f"{url} is ready")
-    return Broken("API", f"{url} does not say that it is ready", f"{START}  (or: python -m api)")
+    return Broken("API", f"{url} does not say that it is ready", f"{start}  (or: python -m api)")
 
 
-def check_ports(options: DevOptions, *, is_running: bool) -> Finding:
+def check_ports(options: DevOptions, *, is_running: bool, start: str = START) -> Finding:
     """The ports a stack would take are free, unless one is running."""
     if is_running:
         return Skipped("ports", "a stack is running")
@@ -118,7 +118,7 @@ def check_ports(options: DevOptions, *, is_running: bool) -> Finding:
     }
     if taken := {option: port for option, port in wanted.items() if not is_free(port)}:
         ports = ", ".join(map(str, taken.values()))
-        return Broken("ports", f"in use by other programs: {ports}", f"{START} {' '.join(f'{o} 0' for o in taken)}")
+        return Broken("ports", f"in use by other programs: {ports}", f"{start} {' '.join(f'{o} 0' for o in taken)}")
     return Sound("ports", f"free: {', '.join(map(str, wanted.values()))}")
 
 

@@ -9,6 +9,9 @@ from temporalio.envconfig import ClientConfig
 
 from settings import load_client_settings, load_dev_overrides
 from stack.files import read_json
+from stack.findings import START
+
+USUAL_FOLDER = Path(".agentloom")
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,8 @@ class Whereabouts:
     api_url: str | None
     api_key: str | None = field(repr=False)
     task_queue: str
+    start: str = START
+    """The command that starts a stack on the folder."""
 
     async def temporal_client(self) -> Client:
         """A client of the Temporal server. Raises RuntimeError or RPCError if nothing answers."""
@@ -44,4 +49,5 @@ def find(data_dir: Path) -> Whereabouts:
         api_url=client.api or running.get("api"),
         api_key=client.api_key.get_secret_value() if client.api_key else running.get("api_key"),
         task_queue=overrides.task_queue,
+        start=START if data_dir == USUAL_FOLDER else f"{START} --data-dir {data_dir}",
     )

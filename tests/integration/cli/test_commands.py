@@ -137,6 +137,15 @@ def test_doctor_names_a_command_for_each_failure(tmp_path: Path) -> None:
     assert answer.returncode == 3
 
 
+def test_doctor_names_the_folder_that_it_looked_at(tmp_path: Path) -> None:
+    """SPEC 17: a stack that is started elsewhere would mend nothing."""
+    folder = tmp_path / "mine"
+    answer = run_agentloom("doctor", "--json", "--data-dir", str(folder), folder=tmp_path)
+    mends = [check["mend"] for check in json.loads(answer.stdout)["checks"] if check["state"] == "broken"]
+    assert mends
+    assert all(mend.startswith(f"agentloom dev --data-dir {folder}") for mend in mends)
+
+
 def test_doctor_sees_an_old_schema_and_a_missing_worker(
     tmp_path: Path, empty_database_url: str, temporal_address: str
 ) -> None:
