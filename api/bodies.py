@@ -1,7 +1,8 @@
 """Request bodies: how many bytes may come, and what counts as JSON (SPEC Y5).
 
-The middleware counts the bytes that really arrive, whatever `Content-Length` says, before anything parses them. The
-parser takes UTF-8 JSON without duplicate keys, non-finite numbers, NUL, lone surrogates or deep nesting.
+The middleware counts the bytes that really arrive, whatever `Content-Length` says, before anything parses them, and
+refuses what announces too much before it comes. The parser takes UTF-8 JSON without duplicate keys, non-finite numbers,
+NUL, lone surrogates or deep nesting.
 """
 
 import json
@@ -23,8 +24,8 @@ MAX_DEPTH = 64
 # Objects, lists and what is in them: what a body costs grows with these more than with its bytes.
 MAX_VALUES = 100_000
 
-# An oversized body is read on (and thrown away) up to this size, because a client that is still sending would otherwise
-# see a reset connection instead of the 413.
+# An oversized body that was not announced is read on (and thrown away) up to this size before it is answered: many a
+# client looks for an answer only when it has sent everything.
 DRAIN_BYTES = 64 << 20
 
 Path = tuple[str, ...]
@@ -42,7 +43,8 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         try:
-            body = await self._read(receive)
+            # What is announced is not waited for; the server throws away what comes all the same.
+            body = await self._read(receive) if _announced(scope) <= self._max_bytes else None
         except ClientDisconnect:  # half a request is none, even if it could be read; nobody waits for an answer
             return
         if body is None:
@@ -64,6 +66,11 @@ class BodyLimit:
             else:
                 pieces.clear()
         return b"".join(pieces) if size <= self._max_bytes else None
+
+
+def _announced(scope: Scope) -> int:
+    """The bytes that `Content-Length` announces; 0 without it."""
+    return next((int(value) for name, value in scope["headers"] if name == b"content-length"), 0)
 
 
 async def _pieces(receive: Receive) -> AsyncIterator[bytes]:

@@ -276,7 +276,7 @@ class Api:
         return answer
 
     def _refusal(self, answer: httpx.Response) -> CommandError:
-        """What an answer that is none means: AgentLoom speaks in problem documents, and everybody else in other ways."""
+        """What a refusal means: AgentLoom speaks in problem documents, and everybody else in other ways."""
         if answer.headers.get("content-type") == PROBLEM_MEDIA_TYPE:
             return ApiRefusedError(answer.status_code, answer.json())
         if answer.status_code in OF_A_GATEWAY:

@@ -93,5 +93,5 @@ async def test_a_request_whose_end_never_came_reaches_no_route() -> None:
     async def send(message: Message) -> None:
         raise AssertionError(f"nobody is there to be sent {message}")
 
-    await BodyLimit(app)({"type": "http", "path": "/"}, receive, send)
+    await BodyLimit(app)({"type": "http", "path": "/", "headers": []}, receive, send)
     assert (reached, arriving) == ([], [])

@@ -1,6 +1,7 @@
 """Bytes that no honest client sends: never a 500, nothing of them in an answer or a log, nothing stored (Y5, Y6)."""
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from api.errors import PROBLEM_MEDIA_TYPE
 from storage.store import Store
-from tests.api.conftest import DEFINITION, Person, opened
+from tests.api.conftest import DEFINITION, Person, asked, opened
 from tests.api.test_bad_requests import MARK, check_problem
 from tests.integration.storage.world import count
 
@@ -63,6 +64,8 @@ LINES: dict[str, tuple[str, set[int]]] = {
     "seconds beyond numbers": ("GET /api/v1/runs/00000000-0000-0000-0000-000000000001?wait_s=1e400", {422}),
     "another script's digits": ("GET /api/v1/sessions?limit=%D9%A5", {422}),
     "raw bytes": (f"GET /api/v1/agents/{MARK}\xff\xfe", {400, 404}),
+    "a line without a method": (MARK, {400}),
+    "a path of 30 000 characters of another script": ("GET /api/v1/agents/" + "%e4%bd%a0" * 3_333, {404}),
 }
 
 
@@ -83,9 +86,10 @@ def check(answer: bytes, statuses: set[int]) -> None:
     status = int(head.split(b" ", 2)[1])
     assert status in statuses, answer[:300]
     assert MARKED not in answer.lower()
-    if PROBLEM_MEDIA_TYPE.encode() not in head:
-        assert status in (200, 400, 431), answer[:300]  # else the server itself, which knows no application
-        assert b"Traceback" not in body
+    if status >= 400:
+        assert PROBLEM_MEDIA_TYPE.encode() in head, answer[:300]
+        if body:  # not of HEAD
+            assert json.loads(body)["code"], answer[:300]
 
 
 @pytest.mark.usefixtures("quiet")
@@ -133,6 +137,52 @@ async def test_a_strange_frame_is_answered_and_stores_nothing(
             check(await answered(address, request(line, *headers, key=ann.key, body=body)), statuses)
     assert await count(store, "user_inputs") == 0
     assert await count(store, "client_keys") == 0
+
+
+@pytest.mark.usefixtures("quiet")
+async def test_what_is_no_http_is_answered_with_a_problem(address: str, subtests: pytest.Subtests) -> None:
+    """E, Y6: by the server itself, before any application; so is a head without end."""
+    for case, (sent, status, code) in {
+        "no HTTP": (MARKED + b"\r\n\r\n", 400, "INPUT_INVALID"),
+        "the hello of TLS": (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", 400, "INPUT_INVALID"),
+        "a head without end": (b"GET / HTTP/1.1\r\nX: " + MARKED * 20_000, 431, "TOO_LARGE"),
+        "a line without end": (b"GET /" + MARKED * 20_000, 431, "TOO_LARGE"),
+    }.items():
+        with subtests.test(case):
+            answer = await answered(address, sent)
+            check(answer, {status})
+            problem = json.loads(answer.partition(b"\r\n\r\n")[2])
+            assert (problem["code"], problem["status"]) == (code, status)
+            assert problem["type"].startswith("urn:agentloom:problem:")
+            assert b"connection: close" in answer.lower()
+
+
+@pytest.mark.usefixtures("quiet")
+async def test_nonsense_behind_an_open_stream_ends_it_quietly(ann: Person, address: str) -> None:
+    """Y6: an answer that has begun can't become another one; nothing is raised in the server."""
+    run = (await asked(ann, await opened(ann)))["run_id"]
+    where = urlsplit(address)
+    reader, writer = await asyncio.open_connection(where.hostname, where.port)
+    line = f"GET /api/v1/runs/{run}/events"
+    head = [b"Host: here", b"Authorization: Bearer " + ann.key.encode(), b"Transfer-Encoding: chunked"]
+    writer.write(line.encode() + b" HTTP/1.1\r\n" + b"\r\n".join(head) + b"\r\n\r\n0\r\n\r\n" + MARKED + b"\r\n\r\n")
+    assert b"200 OK" in await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), timeout=10)
+    writer.close()
+    assert (await ann.http.get("/usage")).status_code == 200
+
+
+@pytest.mark.parametrize("expects", [b"", b"Expect: 100-continue\r\n"])
+@pytest.mark.usefixtures("quiet")
+async def test_a_body_that_is_announced_as_gigantic_is_refused_before_it_comes(address: str, expects: bytes) -> None:
+    """Y5: nobody has to send it first, and who asks whether to send it is not told to."""
+    where = urlsplit(address)
+    reader, writer = await asyncio.open_connection(where.hostname, where.port)
+    head = b"POST /api/v1/sessions HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
+    writer.write(head + expects + b"Content-Length: 10000000000\r\n\r\n")
+    answer = await asyncio.wait_for(reader.readuntil(b"}"), timeout=10)
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b'"code":"TOO_LARGE"' in answer
 
 
 @pytest.mark.usefixtures("quiet")
