@@ -31,4 +31,4 @@ class RequestActivities:
         """Freeze a request whose compaction has ended, as its list is now."""
         async with translated():
             kit = await self._releases.kit(request.release_id)
-            return await self._commits.freeze_request(request, kit.model.terms)
+            return await self._commits.freeze_request(request, kit.model.terms, kit.release.definition.limits)

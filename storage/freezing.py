@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from context.errors import ModelContextLengthError, ProtectedInputTooLargeError
+from context.errors import BudgetExhaustedError, ModelContextLengthError, ProtectedInputTooLargeError
 from context.steps import PreparedRequest, RequestTerms
 from storage.event_log import EventLog
 from storage.tables import attempts, manifests
@@ -44,8 +44,11 @@ class Frozen:
 
     @property
     def validation(self) -> str:
-        """The check that failed. One that is not sent for another reason was not built as it should have been."""
-        if self.broken or not self.prepared.refused:
+        """The check that failed. One that is not sent for another reason was not built as it should have been.
+
+        One that only its Run's budget keeps back is as good as any (SPEC L5).
+        """
+        if self.broken or self.prepared.refused in (None, BudgetExhaustedError.code):
             return self.broken or "passed"
         too_large = self.prepared.estimated > self.prepared.input_limit or self.prepared.refused in TOO_LARGE
         return "budget_exceeded" if too_large else "build_failed"

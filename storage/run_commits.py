@@ -63,8 +63,10 @@ class RunCommits:
     ) -> PreparedRequest:
         return await prepare_request(self._store, request, terms, settled)
 
-    async def freeze_request(self, request: FreezeRequest, terms: RequestTerms) -> PreparedRequest:
-        return await freeze_request(self._store, request, terms)
+    async def freeze_request(
+        self, request: FreezeRequest, terms: RequestTerms, limits: Limits | None = None
+    ) -> PreparedRequest:
+        return await freeze_request(self._store, request, terms, limits)
 
     async def frozen_request(
         self, operation_id: UUID, *, execution_no: int, held: tuple[UUID, int] | None = None

@@ -90,6 +90,8 @@ GOES_ALONG = (
 
 def refused(prepared: PreparedRequest) -> Ending:
     """The request may not be sent; the numbers say how large it is, never what is in it."""
+    if prepared.refused == BudgetExhaustedError.code:
+        return over_budget()
     numbers: dict[str, int | str] = {
         "estimated_input_tokens": prepared.estimated,
         "input_limit": prepared.input_limit,

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.errors import SupersededError
 from context.policy import Limits
-from context.spending import spent
+from context.spending import Spent, spent
 from context.steps import FinishedRun, FinishRun
 from storage.database import fetch_one, fetch_value
 from storage.event_log import EventLog
@@ -94,7 +94,8 @@ async def end_run(connection: AsyncConnection, request: FinishRun, limits: Limit
     if run["loops"] < request.loop_budget and stands["late"]:
         return FinishedRun(status=run["status"], end_reason=None, code=None, go_on=True)
     await fetch_value(connection, SETTLE, run_id=request.run_id)
-    numbers = request.numbers | (await _reached(connection, request.run_id, limits) if limits else {})
+    used_up = await reached(connection, request.run_id, limits) if limits else None
+    numbers = request.numbers | (used_up.numbers if used_up else {})
     writes = _writes(request, run, stands, numbers)
     await save_view(connection, writes, request.run_id)
     await writes.send(connection)
@@ -105,10 +106,10 @@ def _standing(run: Any) -> FinishedRun:
     return FinishedRun(status=run["status"], end_reason=run["end_reason"], code=(run["error"] or {}).get("code"))
 
 
-async def _reached(connection: AsyncConnection, run_id: UUID, limits: Limits) -> dict[str, int | str]:
+async def reached(connection: AsyncConnection, run_id: UUID, limits: Limits) -> Spent | None:
+    """Which of the limits a Run has reached by what it used so far (SPEC L5)."""
     used: Any = await fetch_one(connection, USED, run_id=run_id)
-    reached = spent(**used, max_total_tokens=limits.max_total_tokens, max_cost=limits.max_cost)
-    return reached.numbers if reached else {}
+    return spent(**used, max_total_tokens=limits.max_total_tokens, max_cost=limits.max_cost)
 
 
 async def release_of(store: Store, run_id: UUID) -> UUID:

@@ -2,7 +2,7 @@
 
 Its results and inputs were listed when it was prepared; what came since belongs to the next loop (SPEC K11). If the
 compaction was ended from outside, it is recorded as ended here at the latest, and the request is sent as it is if it
-fits (decision 0106).
+fits (decision 0106), and if what its last call was sent has not used up the Run's budget (SPEC L5).
 """
 
 from collections.abc import Sequence
@@ -16,16 +16,19 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from context.budget import judge
 from context.episodes import FailEpisode
 from context.errors import (
+    BudgetExhaustedError,
     CompactionFailedError,
     CorruptPayloadError,
     ModelContextLengthError,
     SupersededError,
 )
 from context.ids import block_operation_id
+from context.policy import Limits
 from context.protected import ProtectedPresent
 from context.steps import FreezeRequest, PreparedRequest, RequestTerms
 from context.views import ViewItem
 from storage.commits.fail_episode import end_call, write_end
+from storage.commits.finish_run import reached
 from storage.commits.prepare_request import refusal
 from storage.database import fetch_all, fetch_one
 from storage.event_log import EventLog
@@ -82,7 +85,9 @@ class _Episode:
         return f"compaction:{'failed' if self.lost else self.outcome or self.status}"
 
 
-async def freeze_request(store: Store, request: FreezeRequest, terms: RequestTerms) -> PreparedRequest:
+async def freeze_request(
+    store: Store, request: FreezeRequest, terms: RequestTerms, limits: Limits | None = None
+) -> PreparedRequest:
     """Freeze the request after its episode; a repeat finds it frozen. Raises SupersededError if the Run moved on."""
     async with store.transaction("freeze_request") as connection:
         heads = await lock_heads(connection, request.context_id, execution_no=request.execution_no)
@@ -104,6 +109,8 @@ async def freeze_request(store: Store, request: FreezeRequest, terms: RequestTer
         prepared = _prepared(heads, waiting, terms, episode, broken)
         if episode.lost:
             await end_call(connection, heads.run_id, block_operation_id(episode.episode_id, episode.cursor))
+        if not prepared.refused and limits and await reached(connection, heads.run_id, limits):
+            prepared = prepared.model_copy(update={"refused": BudgetExhaustedError.code})
         await _writes(request, heads, prepared, terms, items, broken, episode).send(connection)
         return prepared
 

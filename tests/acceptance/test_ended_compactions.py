@@ -33,9 +33,10 @@ async def waiting(
     after: Sequence[Reply | str] = ("done",),
     summaries: Sequence[Reply | str] = (HELD, SUMMARY),
     context: Json | None = None,
+    limits: Json | None = None,
 ) -> str:
     """A Run that waits for its compaction, whose first call is under way; the answers around it are given."""
-    await world.publish(tools=["repeat"], **SMALL, context=context or {})
+    await world.publish(tools=["repeat"], **SMALL, context=context or {}, limits=limits or {})
     world.model.add(*[scripted([*before, *after], summaries)] * 15)
     run_id = await world.start()
     await world.until(run_id, "compacting")
@@ -94,6 +95,24 @@ async def test_the_call_of_an_ended_compaction_is_over_while_the_run_goes_on(wor
     assert (await world.ended(run_id))["answer"] == "done"
     [episode] = await episodes(world, run_id)
     assert (episode["status"], episode["cursor"]) == (ENDS[how][0], 0)
+
+
+@pytest.mark.parametrize("how", ENDS)
+async def test_an_ended_compaction_that_used_up_the_budget_is_the_last_call(world: RunWorld, how: str) -> None:
+    """SPEC L5, S2: what its call was sent is counted before the request that waited is let go."""
+    run_id = await waiting(world, FITS, limits={"max_total_tokens": 1_000})
+    called = len(world.model.requests)
+    await end_child(world, run_id, how)
+    run = await world.ended(run_id, within_s=10)
+    assert (run["status"], run["end_reason"], run["error"]["code"]) == ("exhausted", "budget", "BUDGET_EXHAUSTED")
+    assert (run["error"]["numbers"]["budget"], run["error"]["numbers"]["limit"]) == ("tokens", 1_000)
+    assert run["error"]["numbers"]["used"] == run["usage"]["input_tokens"] + run["usage"]["output_tokens"]
+    assert len(world.model.requests) == called
+    waited = [one for one in await world.operations(run_id) if one["purpose"] == "business"][-1]
+    assert (waited["state"], waited["attempts"]) == ("failed", [])
+    [manifest] = await world.items(f"/runs/{run_id}/manifests", operation=waited["operation_id"])
+    assert manifest["validation"] == "passed"
+    assert (await world.get(f"/sessions/{run['session_id']}/verify"))["breaks"] == []
 
 
 @pytest.mark.parametrize("how", ENDS)
