@@ -4,7 +4,7 @@ from workflows.run_types import RunState
 
 
 def current_details(state: RunState) -> str:
-    """Phase, loop, cutoff, size and waiting supplements, as the UI's current details (Markdown)."""
+    """Phase, loop, cutoff, size, waiting supplements and the last error, as the UI's current details (Markdown)."""
     share = 100 * state.estimated // state.input_limit if state.input_limit else 0
     lines = [
         f"**{state.phase.replace('_', ' ')}** · agent {state.agent}",
@@ -12,5 +12,6 @@ def current_details(state: RunState) -> str:
         f"context {state.estimated} / {state.input_limit} tokens ({share} %)",
         f"input cutoff {state.cutoff}",
         f"supplements waiting: {len(state.pending)}",
+        *([f"last error: {state.last_error}"] if state.last_error else []),
     ]
     return "  \n".join(lines)

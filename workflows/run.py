@@ -133,6 +133,7 @@ class RunWorkflow:
             return await self._answered()
         verdict = await self._call_model(prepared)
         if self._known.compact_once and verdict.code == ModelContextLengthError.code:
+            self._move(last_error=verdict.code)
             verdict = await self._call_model(await self._after_overflow(), turn=2)
         return await self._follow(verdict)
 
@@ -208,6 +209,7 @@ class RunWorkflow:
         except (ChildWorkflowError, WorkflowAlreadyStartedError) as error:
             if self._is_ending or _is_cancelled():  # the end of the Run took the child along
                 raise
+            self._move(last_error=CompactionFailedError.code)
             return await self._without_summary(request, why_ended(error))
         if verdict.status != "succeeded" or verdict.code is not None:
             raise RunEnds(not_compacted(verdict))
@@ -324,7 +326,7 @@ class RunWorkflow:
         work.cancel()
         await _done(work)
         if self._state is not None:
-            self._move(phase="stopping")
+            self._move(phase="stopping", **({"last_error": ending.code} if ending.code else {}))
         finish = asyncio.create_task(steps.finish(self._start.run_id, self._start.execution_no, ending))
         await _done(finish)
         return finish.result()

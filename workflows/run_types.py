@@ -14,7 +14,7 @@ class RunState(BaseModel):
     """Everything an execution knows, as one value; continue-as-new hands it on at a phase boundary.
 
     `pending` are the `input_seq` of supplements that no request contains yet. `deadline_at` is in seconds since 1970.
-    `prepared` is a request that was frozen together with the end of the loop before.
+    `prepared` is a request that was frozen together with the end of the loop before. `last_error` is a code.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -39,6 +39,7 @@ class RunState(BaseModel):
     asked_to_compact: bool = False
     estimated: int = 0
     input_limit: int = 0
+    last_error: str | None = None
 
 
 class RunInput(BaseModel):

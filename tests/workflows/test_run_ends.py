@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 from temporalio.client import WorkflowExecutionStatus
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ChildWorkflowError, TimeoutType
+from temporalio.exceptions import TimeoutError as TimedOut
 
 from tests.workflows.conftest import Stage, closing
 from tests.workflows.fakes import Held, ScriptedRun, tools
+from workflows.endings import why_ended
 
 COMPLETED, FAILED, CANCELED = (
     WorkflowExecutionStatus.COMPLETED,
@@ -195,6 +197,14 @@ async def test_no_more_tools_at_once_than_allowed(stage: Stage, at_once: int) ->
         assert await closing(await stage.start()) == (COMPLETED, None)
     assert most <= at_once
     assert run.asked.count("call_tool") == 6
+
+
+def test_a_compaction_that_timed_out_is_lost_like_one_that_was_terminated() -> None:
+    """SPEC K8, W2: somebody set its workflow a time limit; nothing says that the Run was to stop."""
+    names = {"namespace": "default", "workflow_id": "c", "run_id": "r", "workflow_type": "CompactionWorkflow"}
+    ended = ChildWorkflowError("ended", **names, initiated_event_id=1, started_event_id=2, retry_state=None)
+    ended.__cause__ = TimedOut("late", type=TimeoutType.START_TO_CLOSE, last_heartbeat_details=[])
+    assert why_ended(ended) == "lost"
 
 
 async def test_a_run_that_another_owner_has_taken_over_closes_with_that(stage: Stage) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from stack import temporal
@@ -29,6 +30,13 @@ async def state(handle: Handle) -> dict[str, Any]:
     """The answer of the state query."""
     answer: dict[str, Any] = await handle.query(STATE_QUERY)
     return answer
+
+
+async def details(handle: Handle) -> str:
+    """The current details, as the Temporal UI asks for them."""
+    metadata = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+    assert isinstance(metadata, WorkflowMetadata)
+    return metadata.current_details
 
 
 async def test_a_signal_before_the_first_task_is_kept(stage: Stage) -> None:
@@ -101,6 +109,35 @@ async def test_the_state_says_where_the_run_stands(stage: Stage) -> None:
         assert now["operation_id"] == run.prepared[1]["operation_id"]
         held.gate.set()
         await closing(handle)
+
+
+async def test_the_current_details_show_place_size_and_the_last_error(stage: Stage) -> None:
+    """SPEC W3: what the Temporal UI shows of a Run that goes on after its provider refused a request as too long."""
+    held = Held()
+    overflow = {"kind": "failed", "end_reason": "context_too_large", "code": "MODEL_CONTEXT_LENGTH_EXCEEDED"}
+    async with stage.playing(ScriptedRun([overflow, held], cutoffs=[1, 1], terms={"compact_once": True})):
+        handle = await stage.start()
+        await held.reached.wait()
+        await nudge(handle, 7)
+        assert (await details(handle)).split("  \n") == [
+            "**calling model** · agent scout",
+            "loop 1 of 10",
+            "context 6120 / 8000 tokens (76 %)",
+            "input cutoff 1",
+            "supplements waiting: 1",
+            "last error: MODEL_CONTEXT_LENGTH_EXCEEDED",
+        ]
+        held.gate.set()
+        await closing(handle)
+
+
+async def test_the_current_details_of_a_run_that_failed_name_its_error(stage: Stage) -> None:
+    """SPEC W3: while a worker is there to say it."""
+    unavailable = {"kind": "failed", "end_reason": "model_unavailable", "code": "MODEL_FAILED"}
+    async with stage.playing(ScriptedRun([unavailable])):
+        handle = await stage.start()
+        await closing(handle)
+        assert (await details(handle)).endswith("last error: MODEL_FAILED")
 
 
 async def test_no_row_in_the_timeline_is_a_bare_name(stage: Stage) -> None:
