@@ -130,6 +130,7 @@ class PreparedRequest(Step):
 class RequestTerms:
     """What a release fixes for all its requests. `whole_session`: the history is not cut to `recent_runs` (SPEC P2).
 
+    `tools_tokens` are those of the tool list and of parameters that a model reads too, such as a schema of the answer.
     `cost_of_input` says what so many tokens going in cost; None if that is not known.
     """
 

@@ -29,7 +29,7 @@ from providers.chat import ChatClient, ModelTarget
 from providers.errors import BrokenStreamError, ConnectionUnusableError, EndpointRefusedError
 from providers.profiles import Profile, profile_for
 from providers.tokenizers import counter_for
-from providers.wire import request_fields, tools_json
+from providers.wire import parameters_json, request_fields, tools_json
 from providers.wire_list import WireList
 
 ResolveKey = Callable[[str], Awaitable[StoredKey | None]]
@@ -92,7 +92,7 @@ class ReleaseModel:
             budget=budget,
             counter=self.counter,
             system=system_message(release.definition),
-            tools_tokens=self.counter.count_tools(tools_json(release.tools)) if release.tools else 0,
+            tools_tokens=self._tools_tokens(),
             max_output_tokens=request_output_limit(release, budget),
             model=self._settings.model,
             recent_runs=settings.recent_runs,
@@ -102,6 +102,11 @@ class ReleaseModel:
             cost_of_input=self._cost_of_input,
             whole_session=settings.history == "session_view",
         )
+
+    def _tools_tokens(self) -> int:
+        """Of the tool list, and of what in `parameters` a model reads like one (SPEC B1)."""
+        tools, read = tools_json(self._release.tools), parameters_json(self._settings.parameters)
+        return (self.counter.count_tools(tools) if tools else 0) + (self.counter.count_text(read) if read else 0)
 
     def body(self, messages: Sequence[ChatMessage]) -> bytes:
         """The wire body of a request: the same messages always give the same bytes (SPEC A9)."""

@@ -122,6 +122,12 @@ def tools_json(tools: Sequence[FrozenTool]) -> str:
     return canonical_json([_tool_form(tool) for tool in tools]).decode() if tools else ""
 
 
+def parameters_json(parameters: Mapping[str, Any]) -> str:
+    """The parameters that a model reads as it reads tools, such as the schema of an answer; empty text for none."""
+    read = {name: value for name, value in parameters.items() if isinstance(value, dict | list)}
+    return canonical_json(read).decode() if read else ""
+
+
 def assemble(parts: Iterable[bytes], *, fields: bytes) -> bytes:
     """The request body from messages' bytes (in order; empty ones are left out) and `request_fields`.
 

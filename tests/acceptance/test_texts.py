@@ -61,6 +61,25 @@ async def test_chinese_text_and_schemas_are_not_undercounted(world: RunWorld) ->
     assert sizes[1]["estimated_input_tokens"] - sizes[0]["estimated_input_tokens"] >= len(chinese) // 2
 
 
+async def test_a_schema_for_the_answer_counts_like_any_other(world: RunWorld) -> None:
+    """SPEC B1, B4: what stands in `parameters` is sent with each request, and a model reads it."""
+    shape = {"type": "object", "description": "z" * 10_000}
+    form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": shape}}
+    plain: Json = {"provider": "openai", "model": "gpt-4o"}
+    sizes = []
+    for name, model in (("plain", plain), ("formed", plain | {"parameters": {"response_format": form}})):
+        await world.publish(name, model=model)
+        world.model.add("{}")
+        run = await world.ask("hello", await world.open_session(name))
+        sizes.append((await world.manifests(run["run_id"]))[0])
+    assert sizes[1]["estimated_input_tokens"] - sizes[0]["estimated_input_tokens"] > 1_000
+    assert [size["exact"] for size in sizes] == [True, False]
+    too_long = {"response_format": form | {"more": "z" * 30_000}}
+    await world.publish("too-long", model={"parameters": too_long})
+    run = await world.ask("hello", await world.open_session("too-long"))
+    assert (run["end_reason"], len(world.model.requests)) == ("context_too_large", 2)
+
+
 async def test_a_question_of_two_hundred_thousand_characters_and_a_result_of_three_megabytes(world: RunWorld) -> None:
     """SPEC W1, T9: neither touches a limit of Temporal; the model gets the one whole and the other in part."""
     await world.publish(tools=["repeat"], model={"context_window": 2_000_000})
