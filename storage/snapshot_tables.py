@@ -32,7 +32,7 @@ compaction_episodes = Table(
     Column("episode_id", Uuid, primary_key=True),  # derived from the operation: at most one each (SPEC K1)
     # An idle Session's episode (SPEC K12) has no operation. It stands with the newest Run, and no Run owns it; list,
     # sizes and target come with its opening.
-    Column("session_id", Uuid, ForeignKey("sessions.session_id"), nullable=False),
+    Column("session_id", Uuid, ForeignKey("sessions.session_id"), nullable=False, index=True),
     Column("run_id", Uuid, ForeignKey("runs.run_id"), nullable=False),
     Column("context_id", Uuid, ForeignKey("role_contexts.context_id"), nullable=False),
     Column("operation_id", Uuid),  # the business request that waits for it

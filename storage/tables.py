@@ -195,6 +195,7 @@ input_deliveries = Table(
     Index(
         "ix_input_deliveries_open", "session_id", "input_seq", postgresql_where=text("state IN ('pending', 'claimed')")
     ),
+    Index("ix_input_deliveries_withdrawn", "session_id", postgresql_where=text("state = 'withdrawn'")),
 )
 
 client_keys = Table(
@@ -223,7 +224,7 @@ role_contexts = Table(
     "role_contexts",
     metadata,
     Column("context_id", Uuid, primary_key=True),
-    Column("session_id", Uuid, ForeignKey("sessions.session_id"), nullable=False),
+    Column("session_id", Uuid, ForeignKey("sessions.session_id"), nullable=False, index=True),
     Column("run_id", Uuid, ForeignKey("runs.run_id"), nullable=False, index=True),
     Column("task_id", Uuid, ForeignKey("agent_tasks.task_id"), nullable=False),
     Column("instance", Text, nullable=False),  # "main" or the task's id
@@ -347,6 +348,7 @@ operations = Table(
     at(),
     at("updated_at"),
     Index("ix_operations_run", "run_id", "made_no"),
+    Index("ix_operations_session", "session_id", "operation_id"),
 )
 
 attempts = Table(
@@ -439,6 +441,6 @@ audit_log = Table(
     Column("audit_id", Uuid, primary_key=True),
     Column("user_id", Uuid),
     Column("action", Text, nullable=False),
-    Column("subject", Text, nullable=False),
+    Column("subject", Text, nullable=False, index=True),
     at(),
 )

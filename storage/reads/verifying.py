@@ -48,7 +48,7 @@ REVISIONS = text("""
 CALLS = text("""
     SELECT batch_id, array_agg(call_id ORDER BY ordinal) AS ids, array_agg(name ORDER BY ordinal) AS names,
            array_agg(operation_id ORDER BY ordinal) AS operations
-    FROM operations WHERE context_id = :context_id AND purpose = 'tool' GROUP BY batch_id
+    FROM operations WHERE session_id = :session_id AND context_id = :context_id AND purpose = 'tool' GROUP BY batch_id
 """)
 SEQS = text("SELECT seq FROM context_records WHERE session_id = :session_id AND seq > :after ORDER BY seq LIMIT :page")
 INPUT_SEQS = text("""
@@ -85,7 +85,7 @@ REQUESTS = text("""
            o.request_hash IS NULL OR o.view_id IS NULL OR o.view_length IS NULL AS unprovable
     FROM operations o
     WHERE o.session_id = :session_id AND o.purpose <> 'tool' AND o.operation_id > :after
-      AND (o.request_hash IS NOT NULL OR EXISTS (SELECT 1 FROM attempts a
+      AND (o.request_hash IS NOT NULL OR 0 < (SELECT count(*) FROM attempts a
            WHERE a.operation_id = o.operation_id AND a.state = 'succeeded'))
     ORDER BY o.operation_id LIMIT :page
 """)
@@ -142,7 +142,8 @@ class _Verification:
         """Each record against the one before; after a break the check goes on from what is stored."""
         subject = f"context/{context['context_id']}"
         chain, place, seq = EMPTY_CHAIN, 0, 0
-        batches = await fetch_all(self._connection, CALLS, context_id=context["context_id"])
+        whose = {"session_id": self._session_id, "context_id": context["context_id"]}
+        batches = await fetch_all(self._connection, CALLS, **whose)
         calls = {row["batch_id"]: row for row in batches}
         async for row in self._paged(RECORDS, "context_seq", context_id=context["context_id"]):
             if row["context_seq"] != place + 1:

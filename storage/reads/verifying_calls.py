@@ -1,21 +1,29 @@
 """Whether calls and lists agree with the records and events that were written with them (SPEC M7).
 
-The statements are of the same kind as those of `storage.reads.verifying_facts`, which runs them.
+The statements are of the same kind as those of `storage.reads.verifying_facts`, which runs them. What a row says of its
+likes is counted and not asked with EXISTS, which a plan may answer by reading all of a table first.
 """
 
 from sqlalchemy import text
 
+# Those that say they are of the session, and those of its Runs.
+_OPERATIONS = """
+    (SELECT operation_id FROM operations WHERE session_id = :session_id
+     UNION SELECT q.operation_id FROM runs u JOIN operations q USING (run_id) WHERE u.session_id = :session_id) mine
+    JOIN operations o USING (operation_id)
+"""
 # A tool call has its place in a batch, one call id of the session, and the result that it was settled with. How one
 # that was never settled is shown later depends on its state, which its tries tell; a resume may have reopened it.
-TOOL_CALLS = text("""
+TOOL_CALLS = text(f"""
     SELECT 'operation/' || o.operation_id AS subject, CAST(o.ordinal AS bigint) AS place
-    FROM operations o LEFT JOIN runs r USING (run_id) LEFT JOIN tool_batches b USING (batch_id)
-      LEFT JOIN operations m ON m.operation_id = o.batch_id LEFT JOIN call_ids k ON k.operation_id = o.operation_id
+    FROM {_OPERATIONS} LEFT JOIN runs r ON r.run_id = o.run_id LEFT JOIN tool_batches b ON b.batch_id = o.batch_id
+      LEFT JOIN operations m ON m.operation_id = o.batch_id
+      LEFT JOIN call_ids k ON k.session_id = o.session_id AND k.call_id = o.call_id
       LEFT JOIN context_records c ON c.operation_id = o.operation_id AND c.kind = 'tool_result'
-    WHERE (o.session_id = :session_id OR r.session_id = :session_id) AND o.purpose = 'tool' AND NOT coalesce(
+    WHERE o.purpose = 'tool' AND NOT coalesce(
       r.session_id = o.session_id AND b.run_id = o.run_id AND b.context_id = o.context_id
       AND m.context_id = o.context_id AND m.loop_no = o.loop_no AND o.ordinal >= 0 AND o.ordinal < b.size
-      AND k.session_id = o.session_id AND k.call_id = o.call_id
+      AND k.operation_id = o.operation_id
       AND (o.result_id IS NULL) = (o.verdict IS NULL)
       AND coalesce(o.verdict ->> 'content_id' = encode(o.result_id, 'hex'), true)
       AND CASE WHEN o.verdict IS NOT NULL THEN CASE
@@ -24,14 +32,14 @@ TOOL_CALLS = text("""
                  ELSE o.state IN ('accepted', 'failed') END
                WHEN r.ended_at IS NOT NULL AND o.state IN ('prepared', 'calling') THEN false
                WHEN o.state IN ('calling', 'unknown') THEN
-                 EXISTS (SELECT 1 FROM attempts a WHERE a.operation_id = o.operation_id)
-               ELSE o.state IN ('prepared', 'cancelled') AND (r.execution_no > 1 OR NOT EXISTS (
-                 SELECT 1 FROM attempts a WHERE a.operation_id = o.operation_id)) END, false)
+                 0 < (SELECT count(*) FROM attempts a WHERE a.operation_id = o.operation_id)
+               ELSE o.state IN ('prepared', 'cancelled') AND (r.execution_no > 1 OR 0 = (
+                 SELECT count(*) FROM attempts a WHERE a.operation_id = o.operation_id)) END, false)
     ORDER BY o.made_no
 """)
 BATCHES = text("""
     SELECT 'operation/' || b.batch_id AS subject, CAST(NULL AS bigint) AS place
-    FROM tool_batches b JOIN runs r USING (run_id)
+    FROM runs r JOIN operations m ON m.run_id = r.run_id JOIN tool_batches b ON b.batch_id = m.operation_id
       LEFT JOIN run_events e ON e.run_id = b.run_id AND e.type = 'tools_started'
         AND e.body ->> 'batch_id' = CAST(b.batch_id AS text)
       CROSS JOIN LATERAL (
@@ -39,19 +47,19 @@ BATCHES = text("""
         FROM operations o LEFT JOIN context_records c ON c.operation_id = o.operation_id AND c.kind = 'tool_result'
         WHERE o.batch_id = b.batch_id) n
     WHERE r.session_id = :session_id AND NOT coalesce(
-      b.size = n.calls AND e.body ->> 'count' = CAST(b.size AS text)
+      b.run_id = r.run_id AND b.size = n.calls AND e.body ->> 'count' = CAST(b.size AS text)
       AND n.delivered = CASE WHEN b.consumed THEN b.size ELSE 0 END, false)
     ORDER BY b.batch_id
 """)
 # A model call is what its event says was frozen, and came to what its record says. Earlier versions wrote no event for
 # the call of a compaction, nor for a request that was never sent, since its compaction failed.
-MODEL_CALLS = text("""
+MODEL_CALLS = text(f"""
     SELECT 'operation/' || o.operation_id AS subject, CAST(NULL AS bigint) AS place
-    FROM operations o LEFT JOIN runs r USING (run_id) LEFT JOIN role_contexts x USING (context_id)
-      LEFT JOIN manifests n USING (operation_id)
+    FROM {_OPERATIONS} LEFT JOIN runs r ON r.run_id = o.run_id
+      LEFT JOIN role_contexts x ON x.context_id = o.context_id LEFT JOIN manifests n ON n.operation_id = o.operation_id
       LEFT JOIN run_events e ON e.run_id = o.run_id AND e.type = 'context_build'
         AND e.body ->> 'operation_id' = CAST(o.operation_id AS text)
-    WHERE (o.session_id = :session_id OR r.session_id = :session_id) AND o.purpose <> 'tool' AND NOT coalesce(
+    WHERE o.purpose <> 'tool' AND NOT coalesce(
       r.session_id = o.session_id AND x.session_id = o.session_id AND o.batch_id IS NULL
       AND (e.run_id IS NULL
            OR (e.body ->> 'loop', e.body ->> 'estimated', e.body ->> 'input_limit', coalesce(e.body ->> 'purpose', ''))
@@ -59,10 +67,10 @@ MODEL_CALLS = text("""
                CASE o.purpose WHEN 'business' THEN '' ELSE o.purpose END))
       AND CASE WHEN o.purpose <> 'business' THEN o.purpose = 'compaction' ELSE
         x.run_id = o.run_id AND CASE WHEN e.run_id IS NOT NULL THEN n.operation_id IS NOT NULL
-          ELSE n.operation_id IS NULL OR NOT EXISTS (SELECT 1 FROM attempts a WHERE a.operation_id = o.operation_id) END
+          ELSE n.operation_id IS NULL OR 0 = (SELECT count(*) FROM attempts a WHERE a.operation_id = o.operation_id) END
         AND (e.run_id IS NULL OR e.body ->> 'cutoff' = CAST(o.input_cutoff AS text))
-        AND (o.result_id IS NOT NULL) = EXISTS (SELECT 1 FROM context_records c WHERE c.operation_id = o.operation_id
-                                                AND c.kind IN ('assistant', 'fragment'))
+        AND (o.result_id IS NOT NULL) = (0 < (SELECT count(*) FROM context_records c
+          WHERE c.operation_id = o.operation_id AND c.kind IN ('assistant', 'fragment')))
         AND (o.state = 'accepted') = (o.result_id IS NOT NULL AND o.verdict ->> 'kind' <> 'unusable') END, false)
     ORDER BY o.made_no
 """)
@@ -106,8 +114,8 @@ LISTS = text("""
       r.session_id = x.session_id AND t.run_id = x.run_id AND (x.instance = 'main') = (t.role_key = 'root')
       AND (x.view_id IS NULL OR w.context_id = x.context_id) AND (x.view_length, x.view_tokens) = (n.items, n.tokens)
       AND x.material_mark <= x.view_length
-      AND (x.active_snapshot_id IS NULL OR EXISTS (
-             SELECT 1 FROM snapshots s WHERE s.snapshot_id = x.active_snapshot_id AND s.session_id = x.session_id
-               AND s.activated)), false)
+      AND (x.active_snapshot_id IS NULL OR 0 < (
+             SELECT count(*) FROM snapshots s WHERE s.snapshot_id = x.active_snapshot_id
+               AND s.session_id = x.session_id AND s.activated)), false)
     ORDER BY x.context_id
 """)

@@ -45,8 +45,8 @@ INPUTS = text("""
       r.session_id = i.session_id AND e.body ->> 'kind' = i.kind
       AND e.body ->> 'input_seq' = CAST(i.input_seq AS text)
       AND coalesce(e.body ->> 'content_id', encode(i.payload_id, 'hex')) = encode(i.payload_id, 'hex')
-      AND EXISTS (SELECT 1 FROM input_deliveries d WHERE d.input_id = i.input_id
-                  AND CAST(d.delivery_id AS text) = e.body ->> 'delivery_id'), false)
+      AND 0 < (SELECT count(*) FROM input_deliveries d WHERE d.input_id = i.input_id
+               AND CAST(d.delivery_id AS text) = e.body ->> 'delivery_id'), false)
     ORDER BY i.input_seq
 """)
 # Where a delivery stands follows from requests, from what came of them, and from the one that goes on from it.
@@ -63,8 +63,8 @@ DELIVERIES = text("""
       AND CASE WHEN CAST(d.delivery_id AS text) = e.body ->> 'delivery_id'
                THEN d.previous_delivery_id IS NULL AND d.run_id = i.origin_run_id
                ELSE p.input_id = d.input_id AND p.state = 'carried' END
-      AND (d.state = 'carried') = EXISTS (SELECT 1 FROM input_deliveries n
-                                          WHERE n.input_id = d.input_id AND n.previous_delivery_id = d.delivery_id)
+      AND (d.state = 'carried') = (0 < (SELECT count(*) FROM input_deliveries n
+                                        WHERE n.input_id = d.input_id AND n.previous_delivery_id = d.delivery_id))
       AND (d.operation_id IS NULL OR o.run_id = d.run_id AND (o.view_id IS NULL OR EXISTS (
              SELECT 1 FROM view_items v WHERE v.view_id = o.view_id AND v.pos < o.view_length
                AND v.source_id = d.input_id AND v.kind = 'input')))
@@ -72,10 +72,10 @@ DELIVERIES = text("""
       AND CASE d.state
         WHEN 'pending' THEN d.operation_id IS NULL AND (r.ended_at IS NULL OR i.kind = 'question')
         WHEN 'claimed' THEN d.operation_id IS NOT NULL AND (r.ended_at IS NULL OR i.kind = 'question')
-          AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.operation_id = d.operation_id
-                          AND a.first_output_at IS NOT NULL)
-        WHEN 'delivered' THEN d.operation_id IS NOT NULL AND EXISTS (
-          SELECT 1 FROM operations q JOIN attempts a USING (operation_id)
+          AND 0 = (SELECT count(*) FROM attempts a WHERE a.operation_id = d.operation_id
+                   AND a.first_output_at IS NOT NULL)
+        WHEN 'delivered' THEN d.operation_id IS NOT NULL AND 0 < (
+          SELECT count(*) FROM operations q JOIN attempts a USING (operation_id)
           WHERE q.run_id = d.run_id AND q.purpose = 'business' AND a.first_output_at IS NOT NULL)
         WHEN 'withdrawn' THEN d.operation_id IS NULL AND i.kind = 'supplement'
           AND (w.audit_id IS NOT NULL OR NOT e.body ? 'content_id')
