@@ -20,6 +20,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from context.errors import AgentLoomError, UnavailableError
 
 CONNECT_S = 5.0
+# Between two statements of a transaction. A process that froze, or that the network cut off, holds its locks no longer;
+# no step of ours works that long between two, since a local one may take no longer as a whole.
+LONGEST_PAUSE = "30s"
 DIALECT = PGDialect_asyncpg()  # type: ignore[no-untyped-call]
 AT_ONE_MOMENT: dict[str, Any] = {"isolation": "repeatable_read", "readonly": True}
 # SQLSTATE classes and codes that mean "not now", since they clear without a change of ours: connection, an account that
@@ -65,6 +68,7 @@ class Database:
             isolation_level="AUTOCOMMIT",
             server_settings={
                 "lock_timeout": "5000",
+                "idle_in_transaction_session_timeout": LONGEST_PAUSE,
                 "application_name": "agentloom",
                 "jit": "off",
                 "plan_cache_mode": "force_generic_plan",

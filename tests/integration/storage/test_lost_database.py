@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from context.errors import AgentLoomError, NotFoundError, UnavailableError
-from storage import migrate, reads
+from storage import database, migrate, reads
 from storage.commits.accept_input import AcceptInput, accept_input
 from storage.commits.create_key import CreateKey, create_key
 from storage.database import fetch_all
@@ -101,6 +101,26 @@ async def test_a_lock_that_is_not_given_up_is_unavailable(store: Store, world: W
             await say(store, world, "q")
     await holder.aclose()
     assert await count(store, "user_inputs") == 0
+
+
+async def test_a_process_that_freezes_inside_a_transaction_holds_nobody_up_for_ever(
+    store: Store, world: World, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SPEC S13, R8: its locks are taken from it, and it finds that out like a lost connection when it goes on."""
+    monkeypatch.setattr(database, "LONGEST_PAUSE", "300ms")
+    frozen = Store.open(database_url, KEYS)
+
+    async def freeze() -> None:
+        async with frozen.transaction("probe") as connection:
+            await connection.execute(text("SELECT 1 FROM sessions FOR UPDATE"))
+            await say(store, world, "q")
+            await connection.execute(text("SELECT 1"))
+
+    with pytest.raises(UnavailableError):
+        await freeze()
+    assert await count(store, "user_inputs") == 1
+    assert (await say(frozen, world, "s")).input_seq == 2
+    await frozen.aclose()
 
 
 async def test_two_that_wait_for_each_other_are_told_to_send_again(store: Store, world: World) -> None:
