@@ -108,7 +108,9 @@ class RevisionEntry(Answer):
     created_at: datetime
 
 
-class RevisionList(Answer):
+class RevisionList(Page):
+    """`next` is what to pass as `after` for more."""
+
     items: list[RevisionEntry]
 
 

@@ -209,7 +209,10 @@ def _base_url(model: ModelSettings, at: str, connection: StoredConnection | None
     official = ports.official_url(model.provider)
     if connection and _plain(model.base_url or official) != _plain(connection.base_url or official):
         if model.base_url:
-            raise _invalid(key, "the stored connection belongs to another address")
+            has_one = connection.base_url or official
+            raise _invalid(
+                key, f"the stored connection {'belongs to another' if has_one else 'was stored without an'} address"
+            )
         return _checked_url(connection.base_url, key)
     base_url = model.base_url or (connection.base_url if connection else None) or official
     if base_url is None and model.provider != "demo":

@@ -51,13 +51,13 @@ def publish(
     name = definition.get("name", "")
     print_lines([f"{name} release {published['release_no']}  {published['release_id']}"])
     if edited:
-        note(f"edited: {', '.join(edited)}; a worker that has called the old code has to be restarted")
+        note(f"edited: {', '.join(edited)}; a worker that has imported the old code has to be restarted")
     note(f'next: agentloom ask --agent {name} "your question"')
     return 0
 
 
 async def _code_of_newest(api: "Api", definition: dict[str, Any]) -> dict[str, Any]:
-    """The hashes of the code of each Python tool in the agent's newest release, by tool; none without a release."""
+    """The hash of each module that Python tools of the agent's newest release stand on; none without a release."""
     from cli.client import ApiRefusedError
 
     tools = definition.get("tools")
@@ -68,11 +68,12 @@ async def _code_of_newest(api: "Api", definition: dict[str, Any]) -> dict[str, A
         release = await api.get(f"/releases/{agent['release_id']}")
     except ApiRefusedError:  # there is no such agent yet; whatever else is wrong, publishing says
         return {}
-    return {tool["name"]: tool["code"] for tool in release["release"]["tools"] if tool["kind"] == "python"}
+    return {module: code for tool in release["release"]["tools"] for module, code in (tool["code"] or {}).items()}
 
 
 def _edited(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    return [name for name, code in now.items() if name in before and before[name] != code]
+    """The modules that are other ones now. Which functions of a module were edited cannot be told."""
+    return sorted(module for module, code in now.items() if before.get(module, code) != code)
 
 
 def place_in_file(definition: dict[str, Any], place: str) -> str:

@@ -46,6 +46,8 @@ RULES = {
 }
 """What each rule of the projection means to a person (SPEC A10, P1)."""
 
+WAITING = ("prepared", "frozen")
+
 CHANGES = {"same": " ", "added": "+", "removed": "-", "changed": "~", "moved": ">", "summarised": "C"}
 
 
@@ -92,15 +94,15 @@ def view(identity: RunOrOperation, whole: Whole = False, json: AsJson = False) -
 def request(identity: RunOrOperation, json: AsJson = False) -> int:
     """Print a request byte for byte as it was sent.
 
-    A line end follows; its SHA-256 goes to standard error.
+    A line end follows; its SHA-256 goes to standard error, and with it whether the request was never sent.
 
     It is JSON in any case, so --json changes nothing.
     """
     from cli.client import call_api
 
-    body, digest = call_api(lambda api: _request_bytes(api, identity))
+    body, digest, operation = call_api(lambda api: _request_bytes(api, identity))
     print_bytes(body)
-    note(f"sha256 {digest}")
+    note(" · ".join([f"sha256 {digest}", *_unsent(operation)]))
     return 0
 
 
@@ -239,11 +241,11 @@ async def _manifest(api: "Api", operation: Json) -> Json:
             mend=f"agentloom watch {operation['run_id']}",
             exit_code=ExitCode.REFUSED,
         )
-    return {**found["items"][0], **{name: operation[name] for name in ("run_id", "loop", "state")}}
+    return {**found["items"][0], **{name: operation[name] for name in ("run_id", "loop", "state", "attempts")}}
 
 
-async def _request_bytes(api: "Api", identity: str) -> tuple[bytes, str]:
-    """The request as it was sent, and its SHA-256 in hex.
+async def _request_bytes(api: "Api", identity: str) -> tuple[bytes, str, Json]:
+    """The request as it was sent, its SHA-256 in hex, and the model call.
 
     The bytes are cut out of the API's answer: written anew, the same JSON could have other bytes. Raises CommandError
     if they do not have the hash, which would make them worthless as a proof.
@@ -258,7 +260,7 @@ async def _request_bytes(api: "Api", identity: str) -> tuple[bytes, str]:
             mend=f"agentloom show view {identity}",
             exit_code=ExitCode.ENDED_OTHERWISE,
         )
-    return body, digest
+    return body, digest, operation
 
 
 async def _subject(api: "Api", run_id: str, *, record: str, given: str) -> dict[str, str]:
@@ -291,13 +293,27 @@ def _print_budget(found: Json) -> None:
     parts = parts_of(found)
     print_lines(
         [
-            f"request {found['operation_id']} · loop {found['loop']} · {found['purpose']} · {found['model']} · "
-            f"{found['state']} · validation {found['validation']}",
+            " · ".join(
+                [
+                    f"request {found['operation_id']}",
+                    f"loop {found['loop']}",
+                    *(found[name] for name in ("purpose", "model", "state")),
+                    f"validation {found['validation']}",
+                    *_unsent(found),
+                ]
+            ),
             headline(found),
         ]
     )
     print_rich(bar_line(parts))
     print_table(("", "part", "tokens", "of the window"), legend_rows(parts, found["budget"]["context_window"]))
+
+
+def _unsent(call: Json) -> list[str]:
+    """That no try was made with a request: its size forbade it, its Run ended before, or is about to send it."""
+    if call["attempts"]:
+        return []
+    return ["not sent yet" if call["state"] in WAITING else "never sent"]
 
 
 def _message_lines(number: int, message: Json, item: Json | None, *, whole: bool) -> list[str]:

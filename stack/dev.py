@@ -7,9 +7,10 @@ process is told. Keeping the processes alive is the supervisor's work; printing 
 import asyncio
 import importlib
 import os
+import shutil
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +28,7 @@ from stack.errors import StackError, WrongOptionError
 from stack.files import write_json
 from stack.lock import locked
 from stack.ports import LOOPBACK, accepts_connections, wanted_port
-from stack.secrets import DevSecrets, load_or_make
+from stack.secrets import DATABASE, DevSecrets, load_or_make
 from stack.supervisor import Supervisor
 
 NAMES = ("postgres", "temporal", "worker", "api")
@@ -237,6 +238,17 @@ def _make_folder(data_dir: Path) -> None:
         raise WrongOptionError(f"{data_dir} can't be the data folder.", why="It is not writable.", mend=mend)
 
 
+@contextmanager
+def _unmade_if_refused(new_folder: Path | None) -> Iterator[None]:
+    """Removes the folder that this start has made, with new secrets in it, if what was asked for can't be."""
+    try:
+        yield
+    except WrongOptionError:
+        if new_folder:
+            shutil.rmtree(new_folder)
+        raise
+
+
 @asynccontextmanager
 async def running_stack(
     options: DevOptions, *, on_note: Callable[[str], None] = lambda note: None
@@ -249,8 +261,9 @@ async def running_stack(
     """
     overrides = load_dev_overrides()
     _check_app_dir(options.app_dir)
+    is_new = not options.data_dir.exists()
     _make_folder(options.data_dir)
-    with locked(options.data_dir):
+    with locked(options.data_dir), _unmade_if_refused(options.data_dir if is_new else None):
         (options.data_dir / DESCRIPTION_FILE).unlink(missing_ok=True)
         secrets = load_or_make(options.data_dir, overrides=overrides)
         # Importing the storage takes about as long as the servers need to start, so both happen at once.
@@ -303,7 +316,7 @@ async def _choose_servers(options: DevOptions, overrides: DevOverrides, secrets:
         port = await wanted_port(options.pg_port, option="--pg-port")
         # Creating the data folder takes half a second of waiting for another process.
         database = await asyncio.to_thread(
-            postgres.prepare, options.data_dir / "postgres", port=port, password=secrets.postgres_password
+            postgres.prepare, options.data_dir / DATABASE, port=port, password=secrets.postgres_password
         )
     engine = None if overrides.has_temporal else await _own_temporal(options)
     return DevServers(

@@ -14,6 +14,8 @@ from stack.errors import StackError
 from stack.files import read_json, write_json
 
 FILE_NAME = "secrets.json"
+DATABASE = "postgres"
+"""Folder of the embedded database, below the data folder."""
 FIELDS = ("master_keys", "index_key", "api_key", "postgres_password")
 
 
@@ -31,15 +33,17 @@ def load_or_make(data_dir: Path, *, overrides: DevOverrides | None = None) -> De
     """The secrets of this data folder, made if there are none yet.
 
     Raises:
-        StackError: the file is damaged; new keys would make stored content unreadable, so none are made.
+        StackError: the file is damaged, or missing beside a database; new keys would make what is stored there
+            unreadable, so none are made.
     """
     path = data_dir / FILE_NAME
-    if not path.exists():
+    is_lost = not path.exists() and (data_dir / DATABASE).exists()
+    if not path.exists() and not is_lost:
         write_json(path, _make())
     stored = read_json(path)
     if stored is None or not all(isinstance(stored.get(name), str) for name in FIELDS):
         raise StackError(
-            f"{path} is damaged.",
+            f"{path} is {'missing' if is_lost else 'damaged'}.",
             why="Without its keys the content stored beside it can't be read.",
             mend=f"Restore the file from a copy, or start with a new folder: rm -r {data_dir}",
         )

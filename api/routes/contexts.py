@@ -42,7 +42,8 @@ async def list_context_revisions(
 ) -> RevisionList:
     """The context's revisions in order: how far its records went, and which commit made each."""
     found = await reads.context_revisions(services.store, context_id, caller.user_id, after=after, limit=limit)
-    return RevisionList.model_validate({"items": found})
+    more = str(found[-1].revision) if len(found) == limit else None
+    return RevisionList.model_validate({"items": found, "next": more})
 
 
 @routes.get("/sessions/{session_id}/verify", responses=refusals(404))

@@ -1,5 +1,6 @@
 """Runs: how one stands, its events, and what a user may do to it."""
 
+import re
 from functools import partial
 from typing import Annotated, Any
 from uuid import UUID
@@ -176,6 +177,13 @@ async def list_instances(run_id: UUID, caller: Caller, services: Wired) -> Insta
 
 
 def _wants_list(request: Request) -> bool:
-    """Whether the client asks for JSON and for no stream."""
-    accepted = request.headers.get("accept", "")
-    return "application/json" in accepted and "text/event-stream" not in accepted
+    """Whether the client asks for JSON by its name, and not at least as much for a stream."""
+    asked = dict(_accepted(part) for part in ",".join(request.headers.getlist("accept")).split(","))
+    return asked.get("application/json", 0) > asked.get("text/event-stream", 0)
+
+
+def _accepted(part: str) -> tuple[str, float]:
+    """A media type of an `Accept` header, and how much it is wanted, from 0 to 1."""
+    media_type, _, parameters = part.strip().lower().partition(";")
+    found = re.search(r"(?:^|;)\s*q=(0(?:\.\d{1,3})?|1)\b", parameters)
+    return media_type.strip(), float(found[1]) if found else 1

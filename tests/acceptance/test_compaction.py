@@ -287,6 +287,9 @@ async def test_a_session_with_compactions_verifies_and_its_contexts_can_be_seen_
     assert checked["snapshots"] == len(await world.items(f"/runs/{run['run_id']}/compactions"))
     (instance,) = (await world.get(f"/runs/{run['run_id']}/instances"))["items"]
     revisions = (await world.get(f"/contexts/{instance['context_id']}/revisions"))["items"]
+    first = await world.get(f"/contexts/{instance['context_id']}/revisions", limit=1)
+    second = await world.get(f"/contexts/{instance['context_id']}/revisions", limit=1, after=first["next"])
+    assert [*first["items"], *second["items"]] == revisions[:2]
     for one in (revisions[0], revisions[2], revisions[-1]):
         seen = await world.get(f"/contexts/{instance['context_id']}/view", revision=one["revision"])
         assert len(seen["items"]) == one["record_watermark"]

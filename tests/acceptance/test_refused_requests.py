@@ -1,11 +1,13 @@
 """Requests that no model answered: their manifests, and the bytes that were or would have been sent (SPEC A8, A9)."""
 
 import hashlib
+import json
 import re
 from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.acceptance.test_commands_of_a_run import command
 from tests.support import replies
 from tests.support.compactions import SMALL, is_summary, repeated, scripted
 from tests.support.run_world import Json, RunWorld, Servers, working_world
@@ -116,4 +118,8 @@ async def test_a_request_whose_compaction_failed_has_its_manifest_too(world: Run
     assert manifest["notes"] == ["compaction:failed"]
     rebuilt = await world.get(f"/operations/{operation['operation_id']}/request")
     assert [message["role"] for message in rebuilt["request"]["messages"]].count("tool") == 4
+    shown = await command(world, "show", "request", operation["operation_id"])
+    assert (json.loads(shown.out), shown.err) == (rebuilt["request"], f"sha256 {rebuilt['sha256']} · never sent\n")
+    viewed = await command(world, "show", "view", run["run_id"])
+    assert viewed.out.splitlines()[0].endswith(" · cancelled · validation budget_exceeded · never sent")
     assert [is_summary(request) for request in world.model.requests] == [False] * 4 + [True]

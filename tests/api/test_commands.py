@@ -86,7 +86,7 @@ async def test_publishing_an_edited_tool_says_that_workers_have_to_be_restarted(
         (shell.folder / "tools_of_a_command.py").write_text(code)
         said += [await shell("publish", "a.yaml"), await shell("publish", "a.yaml")]
     assert [one.code for one in said] == [0] * 4
-    assert ["edited: count; a worker" in one.err for one in said] == [False, False, True, False]
+    assert ["edited: tools_of_a_command; a worker" in one.err for one in said] == [False, False, True, False]
     assert [one.out.split()[:3] for one in said] == [["counter", "release", no] for no in ("1", "1", "2", "2")]
 
 

@@ -127,6 +127,29 @@ async def test_an_id_that_no_event_of_the_run_has_is_refused(
     assert (await ann.http.get(f"/runs/{run_id}/events", params={"after": 999})).status_code == 422
 
 
+@pytest.mark.parametrize(
+    ("accept", "is_list"),
+    [
+        ("application/json", True),
+        ("Application/JSON; charset=utf-8", True),
+        ("application/json, text/plain, */*", True),
+        ("text/event-stream;q=0.5, application/json", True),
+        ("text/event-stream", False),
+        ("text/event-stream, application/json", False),
+        ("application/json;q=0, */*", False),
+        ("*/*", False),
+        ("text/html", False),
+    ],
+)
+async def test_a_list_is_for_who_asks_for_json_by_name(
+    ann: Person, store: Store, run_id: str, accept: str, is_list: bool
+) -> None:
+    """16: media types are the same in any letters, and have their order of preference."""
+    await end(store, run_id)
+    answer = await ann.http.get(f"/runs/{run_id}/events", headers={"Accept": accept})
+    assert (answer.headers["content-type"] == "application/json") == is_list
+
+
 async def test_the_same_events_come_as_a_list_in_pages(ann: Person, store: Store, run_id: str) -> None:
     """16: a JSON list with Accept: application/json."""
     await grow(store, run_id, 4)

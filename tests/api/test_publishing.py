@@ -172,6 +172,9 @@ async def test_a_stored_key_goes_to_no_other_provider_or_address() -> None:
     with pytest.raises(ConfigurationInvalidError, match=r"model\.base_url"):
         await publish(model | {"provider": "openai", "base_url": "https://elsewhere.example/v1"}, wired)
     assert (await publish(model | {"provider": "openai", "base_url": OFFICIAL + "/"}, wired)).base_url == OFFICIAL + "/"
+    nowhere = ports(mine=StoredConnection("openai_compatible", None, {}))
+    with pytest.raises(ConfigurationInvalidError, match=r"model\.base_url: the .* was stored without an address"):
+        await publish(model | {"provider": "openai_compatible", "base_url": "https://elsewhere.example/v1"}, nowhere)
 
 
 async def test_a_connection_that_is_not_stored_is_told_by_its_place() -> None:

@@ -238,10 +238,24 @@ def test_a_port_in_use_names_the_option_that_mends_it(tmp_path: Path) -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = str(other.getsockname()[1])
-        answer = run_agentloom("dev", "--data-dir", str(tmp_path / "data"), "--pg-port", port)
+        others = ("--pg-port", "0", "--temporal-port", "0", "--ui-port", "0")
+        answer = run_agentloom("dev", "--data-dir", str(tmp_path / "data"), "--api-port", port, *others)
     assert answer.returncode == 2
     assert f"Port {port} is in use" in answer.stderr
-    assert "agentloom dev … --pg-port 0" in answer.stderr
+    assert "agentloom dev … --api-port 0" in answer.stderr
+    assert not (tmp_path / "data").exists()  # with its new secrets and database, that nobody has seen
+
+
+@pytest.mark.parametrize("name", ["data", "two words ü's %s $x"])
+def test_a_folder_that_lost_its_secrets_is_not_given_others(tmp_path: Path, name: str) -> None:
+    """SPEC 17, Y2: with new keys nothing that is stored could be read, and the database would let nobody in."""
+    with running_dev(tmp_path / name) as stack:
+        stack.end()
+    (tmp_path / name / "secrets.json").unlink()
+    answer = run_agentloom("dev", "--data-dir", str(tmp_path / name))
+    assert (answer.returncode, len(answer.stderr.splitlines())) == (3, 3)
+    assert "secrets.json is missing" in answer.stderr
+    assert not (tmp_path / name / "secrets.json").exists()
 
 
 def test_an_app_folder_whose_module_clashes_with_ours_is_refused_by_name(tmp_path: Path) -> None:
