@@ -6,6 +6,7 @@ imported by the first call only, not with this module.
 
 import re
 from collections.abc import Callable
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from context.errors import ConfigurationInvalidError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_NAME = 64
+_MARK = 6
 
 
 async def list_frozen(
@@ -57,6 +59,14 @@ def wire_name(remote_name: str, *, prefix: str = "") -> str:
     return _FOREIGN.sub("_", f"{prefix}{remote_name}")[:_MAX_NAME]
 
 
+def marked_name(name: str, remote_name: str) -> str:
+    """The name with a mark that is the remote name's own, if that lost something in it."""
+    if name.endswith(remote_name):
+        return name
+    mark = sha256(remote_name.encode(errors="surrogatepass")).hexdigest()[:_MARK]
+    return f"{name[: _MAX_NAME - _MARK - 1]}_{mark}"
+
+
 def _refuse_unknown_names(entry: ToolEntry, offered: set[str]) -> None:
     named = set(entry.allow or ()) | (set(entry.effect) if isinstance(entry.effect, dict) else set())
     if missing := sorted(named - offered):
@@ -64,6 +74,8 @@ def _refuse_unknown_names(entry: ToolEntry, offered: set[str]) -> None:
 
 
 def _frozen(entry: ToolEntry, tool: "RemoteTool") -> FrozenTool:
+    if not tool.name:
+        raise ConfigurationInvalidError("It lists a tool without a name, which nobody could call; mend the server.")
     return FrozenTool(
         name=wire_name(tool.name),
         description=tool.description or tool.title or "",

@@ -17,7 +17,7 @@ from context.policy import AgentDefinition, FrozenTool, Release, ToolEntry
 from tools.builtin import Backends, BuiltinTool, freeze_builtin, has_backend
 from tools.describing import Descriptions, PythonDescription
 from tools.http import HttpTool, freeze_http
-from tools.mcp import McpTool, list_frozen, wire_name
+from tools.mcp import McpTool, list_frozen, marked_name, wire_name
 from tools.mcp_access import OpenServers
 from tools.outcomes import error_outcome
 from tools.port import Tool, ToolInvocation, ToolOutcome
@@ -72,16 +72,27 @@ async def _frozen(
 
 
 def _with_unique_names(tools: Sequence[FrozenTool]) -> list[FrozenTool]:
-    """MCP tools keep the server's names; where two tools share one, the servers' get their entry's name in front."""
-    counts = Counter(tool.name for tool in tools)
-    named = [_prefixed(tool) if counts[tool.name] > 1 and tool.kind == "mcp" else tool for tool in tools]
+    """MCP tools keep the server's names; where two tools share one, the servers' get their entry's name in front.
+
+    Names that meet only because of what providers refuse in them, such as two in Chinese, get a mark behind.
+    """
+    named = _told_apart(_told_apart(tools, _prefixed), _marked)
     if twice := [name for name, count in Counter(tool.name for tool in named).items() if count > 1]:
         raise ConfigurationInvalidError(f"Two tools would be called '{twice[0]}'; leave one out or rename its entry.")
     return named
 
 
+def _told_apart(tools: Sequence[FrozenTool], renamed: Callable[[FrozenTool], FrozenTool]) -> list[FrozenTool]:
+    counts = Counter(tool.name for tool in tools)
+    return [renamed(tool) if counts[tool.name] > 1 and tool.kind == "mcp" else tool for tool in tools]
+
+
 def _prefixed(tool: FrozenTool) -> FrozenTool:
     return tool.model_copy(update={"name": wire_name(tool.remote_name or tool.name, prefix=f"{tool.entry_name}_")})
+
+
+def _marked(tool: FrozenTool) -> FrozenTool:
+    return tool.model_copy(update={"name": marked_name(tool.name, tool.remote_name or tool.name)})
 
 
 class ToolBox:

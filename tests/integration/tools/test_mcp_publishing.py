@@ -137,6 +137,11 @@ async def test_a_tool_whose_schema_is_none_is_named_with_the_place(schema: Any, 
     assert place in words
 
 
+async def test_a_tool_without_a_name_is_refused() -> None:
+    """SPEC T1, A11: a provider would refuse each request that lists it."""
+    assert "without a name" in await refusal_of_list(lambda params: {"tools": [ECHO, ECHO | {"name": ""}]})
+
+
 @pytest.mark.parametrize(
     ("result", "place"),
     [

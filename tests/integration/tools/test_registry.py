@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,8 +16,9 @@ from context.errors import ConfigurationInvalidError
 from context.policy import AgentDefinition, FrozenTool, Release
 from egress.client import build_client
 from tests.integration.tools.conftest import opened
+from tests.integration.tools.test_mcp_tools import json_answer, legacy_answer
 from tests.support.tool_calls import SESSION, invocation, no_progress, no_secrets
-from tests.support.tool_server import Answer, tool_server
+from tests.support.tool_server import Answer, Received, tool_server
 from tools.arguments import Accepted, check_arguments
 from tools.builtin import Backends
 from tools.mcp_servers import McpServers
@@ -87,6 +89,28 @@ async def test_two_tools_of_one_name_are_told_apart_by_their_servers(servers: Mc
     tools = await frozen(servers, SERVER, SERVER | {"name": "theirs"}, PYTHON | {"name": "echo"})
     assert [tool.name for tool in tools][:3] == ["ours_echo", "theirs_echo", "echo"]
     assert [tool.remote_name for tool in tools][:2] == ["echo", "echo"]
+
+
+async def test_tools_that_no_provider_lets_have_their_own_names_are_told_apart(servers: McpServers) -> None:
+    """SPEC T1: two in Chinese, two that are too long; each keeps its name whatever the server lists beside it."""
+    remote = ["\u641c\u7d22", "\u67e5\u8be2", "n" * 70 + "1", "n" * 70 + "2", "plain"]
+    listed = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in remote]}
+
+    async def reply(request: Received) -> Answer:
+        message = json.loads(request.body or b"{}")
+        is_question = message.get("method") == "tools/list"
+        return json_answer(message["id"], listed) if is_question else legacy_answer(message)
+
+    async with tool_server(reply) as server:
+        written = {"kind": "mcp", "name": "ours", "url": server.url}
+        tools = (await frozen(servers, written))[:5]
+        listed["tools"].reverse()
+        again = (await frozen(servers, written))[:5]
+    names = [tool.name for tool in tools]
+    assert [tool.remote_name for tool in tools] == remote
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch("[A-Za-z0-9_-]{1,64}", name) for name in names)
+    assert (names[4], sorted(names)) == ("plain", sorted(tool.name for tool in again))
 
 
 async def test_names_that_still_meet_are_refused(servers: McpServers) -> None:

@@ -38,6 +38,16 @@ OVERFLOWS = [
     row(400, "The prompt is too large for this model"),
     row(500, "Error code: 400 - {'error': {'code': 'context_length_exceeded'}}"),
     row(400, "输入长度超出模型最大上下文"),
+    row(400, "invalid params, context window exceeds limit (2013)"),
+    row(400, "too many tokens: total number of tokens in the prompt cannot exceed 8000 - received 9001."),
+    row(400, "The sum of prompt length (9001.0), query length (0) should not exceed max_num_tokens (8000)"),
+    row(400, "The total number of tokens (9001) exceeds the model's limit (8000)"),
+    row(400, "length of prompt_tokens (9001) must be less than max_seq_len (8000)"),
+    row(400, "Input Tokens Exceeded: number of input tokens exceeds maximum length"),
+    row(400, "Context size has been exceeded."),
+    row(400, "Reached context length of 8000 tokens with model, but it does not support mid-generation overflow."),
+    row(400, "the input length is too long"),
+    row(400, "Input data may exceed max input tokens"),
 ]
 OTHER_LIMITS = [
     "max_tokens is too large: 9001. This model supports at most 4096 completion tokens",
@@ -45,6 +55,10 @@ OTHER_LIMITS = [
     "Invalid 'messages[0].content': string too long. Expected a string with maximum length 1048576",
     "Invalid 'tools[3].function.name': string too long. Expected a string with maximum length 64, but got 70",
     "Array 'tools' too long. Expected maximum length 128, but got 140",
+    "max_completion_tokens cannot exceed 8192",
+    "The input image exceeds the maximum file size of 20 MB",
+    "The number of tools must be less than 128",
+    "The number of images in the prompt must not exceed 10",
 ]
 RETRIED = [
     row(429, "Too many tokens, please wait before trying again"),
