@@ -5,6 +5,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from api.schemas import Answer, Page, Purpose
+from storage.reads.breaks import BreakKind
 
 ExplanationName = Literal[
     "included", "replaced_by_summary", "left_out_by_rule", "left_out_for_budget", "not_yet_arrived", "withheld_by_hook"
@@ -114,22 +115,6 @@ class RevisionList(Page):
     items: list[RevisionEntry]
 
 
-BreakName = Literal[
-    "content",
-    "chain",
-    "order",
-    "record",
-    "revision",
-    "input",
-    "coverage",
-    "view",
-    "doubled",
-    "request",
-    "run",
-    "operation",
-]
-
-
 class VerifiedBreak(Answer):
     """What kind of thing is broken, of which record, context, input, summary, request …, and at which number in it.
 
@@ -141,7 +126,7 @@ class VerifiedBreak(Answer):
     number, end or answer is not what its events say. `operation`: a call is not what batch, event or record say.
     """
 
-    kind: BreakName
+    kind: BreakKind
     subject: str
     place: int | None
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
+from context.chain import RecordFact, next_chain
 from context.ids import derived
-from context.revisions import RecordFact, next_chain
 from storage.heads import Heads
 from storage.tables import context_records, context_revisions
 from storage.writes import WriteSet

@@ -28,14 +28,14 @@ EPISODE = text("""
 """)
 # An idle Session's episode has no request that waits: no execution owns it, and it is stopped by itself.
 LOCK = text("""
-    SELECT s.session_id, s.run_head, s.record_head AS session_head, r.run_id, r.run_no, r.status AS run_status,
+    SELECT s.session_id, r.run_id, r.run_no, r.status AS run_status,
            r.execution_no, r.event_head, r.loops, r.input_tokens + r.output_tokens AS run_tokens, r.cost AS run_cost,
            CASE WHEN e.operation_id IS NULL THEN e.stop_requested_at ELSE r.stop_requested_at END IS NOT NULL
              AS stopping,
-           c.view_id AS now_view_id, c.view_length AS now_view_length, c.active_snapshot_id, c.revision,
+           c.view_id AS now_view_id, c.view_length AS now_view_length, c.active_snapshot_id,
            e.episode_id, e.context_id, e.operation_id, e.source, e.status, e.view_id, e.view_length, e.covered, e.folds,
-           e.context_revision, e.expected_snapshot_id, e.estimated, e.target, e.blocks, e.cursor, e.summary_id,
-           e.truncated, e.outcome, e.failure, e.tokens_after, e.release_id, e.through_run_no
+           e.context_revision, e.expected_snapshot_id, e.estimated, e.blocks, e.cursor, e.summary_id,
+           e.truncated, e.outcome, e.failure, e.tokens_after, e.through_run_no
     FROM compaction_episodes e JOIN role_contexts c USING (context_id) JOIN runs r ON r.run_id = e.run_id
          JOIN sessions s ON s.session_id = r.session_id
     WHERE e.episode_id = :episode_id
@@ -75,8 +75,6 @@ class FrozenSources:
 class LockedEpisode(FrozenSources):
     """An episode with its Session, Run and context as they stand under this transaction's locks."""
 
-    run_head: int
-    session_head: int
     run_id: UUID
     run_status: str
     execution_no: int
@@ -88,13 +86,11 @@ class LockedEpisode(FrozenSources):
     now_view_id: UUID
     now_view_length: int
     active_snapshot_id: UUID | None
-    revision: int
     operation_id: UUID | None
     source: str
     status: str
     expected_snapshot_id: UUID | None
     estimated: int
-    target: dict[str, int] | None
     blocks: int | None
     cursor: int
     summary_id: bytes | None
@@ -102,7 +98,6 @@ class LockedEpisode(FrozenSources):
     outcome: str | None
     failure: dict[str, Any] | None
     tokens_after: int | None
-    release_id: UUID | None
     through_run_no: int | None
 
     @property

@@ -39,10 +39,10 @@ LISTS = text("""
       SELECT b.view_id, b.context_id, b.before_view_id, b.before_length, b.inherited, l.depth + 1
       FROM request_views b JOIN lists l ON b.view_id = l.before_view_id AND b.context_id = l.context_id
     )
-    SELECT l.*, EXISTS (SELECT 1 FROM request_views b WHERE b.view_id = l.before_view_id
-                          AND b.context_id = l.context_id) AS has_before,
-           EXISTS (SELECT 1 FROM view_items v WHERE v.view_id = l.view_id AND v.kind = 'summary'
-                     AND v.source_id = ANY(CAST(:outdated AS uuid[]))) AS is_outdated
+    SELECT l.*, 0 < (SELECT count(*) FROM request_views b WHERE b.view_id = l.before_view_id
+                       AND b.context_id = l.context_id) AS has_before,
+           0 < (SELECT count(*) FROM view_items v WHERE v.view_id = l.view_id AND v.kind = 'summary'
+                  AND v.source_id = ANY(CAST(:outdated AS uuid[]))) AS is_outdated
     FROM lists l ORDER BY l.depth
 """)
 

@@ -6,9 +6,9 @@ from uuid import UUID
 
 from sqlalchemy import text
 
+from context.chain import EMPTY_CHAIN
 from context.errors import SupersededError
 from context.ids import derived, root_context_id
-from context.revisions import EMPTY_CHAIN
 from context.steps import OpenedRun, OpenRun, UnsettledTool
 from storage.database import fetch_all, fetch_one
 from storage.event_log import EventLog

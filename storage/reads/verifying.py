@@ -12,11 +12,11 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from context.chain import EMPTY_CHAIN, RecordFact, follows
 from context.errors import UnknownContentError
 from context.ids import derived, tool_operation_id
 from context.material import piece_of
 from context.messages import ChatMessage, message_from_bytes, safe_name
-from context.revisions import EMPTY_CHAIN, RecordFact, follows
 from context.snapshots import doubled
 from context.views import ViewItem
 from storage.database import fetch_all

@@ -14,12 +14,14 @@ from sqlalchemy import TextClause
 from storage.database import _compiled
 
 MODULES = [
+    "covered_results",
     "covering",
     "episodes",
     "first_view",
     "past_runs",
     "reusing",
     "session_views",
+    "unfolding",
     "weighing",
     "reads.contents",
     "reads.contexts",

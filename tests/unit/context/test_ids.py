@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from context.chain import EMPTY_CHAIN, RecordFact, follows, next_chain
 from context.errors import InputInvalidError, TooLargeError
 from context.ids import derived, model_operation_id, run_workflow_id, tool_operation_id, uuid7
 from context.inputs import MAX_CHARS, check_text
-from context.revisions import EMPTY_CHAIN, RecordFact, follows, next_chain
 from context.views import ViewItem, protected_tokens, system_message, total_tokens
 from tests.support.builders import release, uid
 
