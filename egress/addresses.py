@@ -1,12 +1,15 @@
 """Which addresses an outbound call may reach (SPEC Y4). A pure verdict on one IP address; nothing is resolved here."""
 
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Literal
 
 PrivateAddresses = Literal["none", "loopback", "all"]
 """How far a call may reach beyond the public internet: `loopback` is for development, `all` for a closed network."""
 
 _NAT64 = IPv6Network("64:ff9b::/96")
+# Not public, which older Pythons do not know: protocol assignments (a cloud keeps credentials of its machines at
+# 192.0.0.192), relays that are no more, documentation.
+_NOT_PUBLIC = (IPv4Network("192.0.0.0/24"), IPv4Network("192.88.99.0/24"), IPv6Network("3fff::/20"))
 
 
 def is_allowed(address: str, *, private: PrivateAddresses) -> bool:
@@ -23,7 +26,9 @@ def is_allowed(address: str, *, private: PrivateAddresses) -> bool:
 
 
 def _is_public(ip: IPv4Address | IPv6Address) -> bool:
-    return ip.is_global and not (isinstance(ip, IPv6Address) and ip.is_site_local)
+    if isinstance(ip, IPv6Address) and ip.is_site_local:
+        return False
+    return ip.is_global and not any(ip in network for network in _NOT_PUBLIC)
 
 
 def _destination(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:

@@ -4,6 +4,7 @@ A new one is an entry in `BUILTINS` and a field in `Backends`.
 """
 
 import json
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,6 +17,8 @@ from tools.port import ToolInvocation, ToolOutcome
 
 PAGE_CHARS = 20_000
 """Longest page of `result_read`, in characters."""
+LEAST_PAGE_BYTES = 400
+"""A page may always have so much, whatever the window."""
 
 
 class ReadResult(Protocol):
@@ -38,19 +41,20 @@ class Builtin:
     description: str
     parameters: dict[str, Any]
     effect: Effect
-    answer: Callable[[Backends, ToolInvocation], Awaitable[ToolOutcome]]
+    answer: Callable[["BuiltinTool", ToolInvocation], Awaitable[ToolOutcome]]
 
 
 class BuiltinTool:
-    """A built-in tool of a release."""
+    """A built-in tool of a release. `page_bytes`: how much of the input budget a page may take, as UTF-8 in JSON."""
 
-    def __init__(self, frozen: FrozenTool, backends: Backends) -> None:
+    def __init__(self, frozen: FrozenTool, backends: Backends, *, page_bytes: int) -> None:
         self.frozen = frozen
-        self._backends = backends
+        self.backends = backends
+        self.page_bytes = max(LEAST_PAGE_BYTES, page_bytes)
         self._answer = BUILTINS[frozen.name].answer
 
     async def run(self, call: ToolInvocation, *, on_progress: Callable[[], None]) -> ToolOutcome:
-        return await self._answer(self._backends, call)
+        return await self._answer(self, call)
 
 
 def freeze_builtin(entry: ToolEntry) -> FrozenTool:
@@ -75,17 +79,23 @@ def has_backend(frozen: FrozenTool) -> bool:
     return frozen.name in BUILTINS
 
 
-async def _result_read(backends: Backends, call: ToolInvocation) -> ToolOutcome:
-    """One page of a stored result, as a plain new result (SPEC T5)."""
+async def _result_read(tool: BuiltinTool, call: ToolInvocation) -> ToolOutcome:
+    """One page of a stored result, as a plain new result (SPEC T5); it ends where the window would have no room."""
     reference = call.arguments["result_ref"]
     offset, limit = int(call.arguments.get("offset", 0)), int(call.arguments.get("limit", PAGE_CHARS))
-    text = await backends.read_result(reference, call.session_id)
+    text = await tool.backends.read_result(reference, call.session_id)
     if text is None:
         return error_outcome("NotFound", "There is no result with this result_ref in this session.")
     if offset > len(text):
         return error_outcome("OutOfRange", "offset is past the end of the result.", total_chars=len(text))
-    page = _page(reference, text, offset, limit)
+    page = _page(reference, text, offset, fitting(text[offset : offset + limit], tool.page_bytes))
     return text_outcome(page, exact_json(page))
+
+
+def fitting(text: str, most_bytes: int) -> int:
+    """How many of the first characters take at most so many bytes as JSON; at least one, if there is one."""
+    ends = range(1, len(text) + 1)
+    return bisect_right(ends, most_bytes, key=lambda end: len(json.dumps(text[:end], ensure_ascii=False).encode())) or 1
 
 
 def _page(reference: str, text: str, offset: int, limit: int) -> str:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import httpx
 
+from context.budget import plan_budget
 from context.errors import ConfigurationInvalidError
 from context.policy import AgentDefinition, FrozenTool, Release, ToolEntry
 from tools.builtin import Backends, BuiltinTool, freeze_builtin, has_backend
@@ -25,6 +26,7 @@ from tools.python import PythonTool, freeze_python
 from tools.secrets import ResolveSecret
 
 _DESCRIBED = Descriptions()  # of this process, as the files are
+_PAGES_AT_ONCE = 3  # that `result_read` gives and the input budget holds; a result just come is never left out of it
 _RESULT_READ = ToolEntry(kind="builtin", name="result_read")
 
 
@@ -100,11 +102,12 @@ class ToolBox:
 
     def __init__(self, release: Release, *, adapters: Adapters, resolve_secret: ResolveSecret) -> None:
         self.frozen = release.tools
+        page_bytes = plan_budget(release).input_limit // _PAGES_AT_ONCE
         entries = {entry.name: entry for entry in release.definition.tools}
-        self._tools = {
-            tool.name: _tool(tool, entries.get(tool.entry_name, _RESULT_READ), adapters, resolve_secret)
-            for tool in release.tools
-        }
+        self._tools: dict[str, Tool] = {}
+        for tool in release.tools:
+            entry = entries.get(tool.entry_name, _RESULT_READ)
+            self._tools[tool.name] = _tool(tool, entry, adapters, resolve_secret, page_bytes)
 
     def get(self, name: str) -> Tool | None:
         """The tool of that name, or None if the release has none; never fails."""
@@ -145,10 +148,14 @@ class MissingTool:
         return error_outcome("ToolMissing", f"The tool '{self.frozen.name}' is no longer available.")
 
 
-def _tool(frozen: FrozenTool, entry: ToolEntry, adapters: Adapters, resolve_secret: ResolveSecret) -> Tool:
+def _tool(
+    frozen: FrozenTool, entry: ToolEntry, adapters: Adapters, resolve_secret: ResolveSecret, page_bytes: int
+) -> Tool:
     match frozen.kind:
+        case "builtin" if has_backend(frozen):
+            return BuiltinTool(frozen, adapters.backends, page_bytes=page_bytes)
         case "builtin":
-            return BuiltinTool(frozen, adapters.backends) if has_backend(frozen) else MissingTool(frozen)
+            return MissingTool(frozen)
         case "python":
             return PythonTool(frozen, entry)
         case "http":

@@ -1,6 +1,7 @@
 """Batches of tool calls, as the model sees them (SPEC T2, T3, A4; cases of kind tool-pairing)."""
 
 import asyncio
+import json
 import re
 from pathlib import Path
 
@@ -138,6 +139,21 @@ async def test_a_huge_result_is_stored_whole_shown_in_part_and_read_on_by_page(w
     assert (big["name"], read["name"], read["state"]) == ("repeat", "result_read", "accepted")
     raw = await world.get(f"/operations/{big['operation_id']}/result", view="raw")
     assert "0123456789" * 10_000 in str(raw)
+
+
+async def test_reading_on_ends_no_run_whose_window_is_small(world: RunWorld) -> None:
+    """SPEC T5, B1: Chinese text takes three times its characters, and what has just come is never left out."""
+    await world.publish(tools=["repeat"], model={"context_window": 40_000})
+    world.model.add(replies.calls(("repeat", {"text": "重跑悬空引用清零校验", "times": 10_000})))
+    world.model.add(
+        lambda request: replies.calls(("result_read", {"result_ref": result_ref(request.json["messages"])}))
+    )
+    world.model.add("done")
+    run = await world.ask()
+    assert (run["status"], run["answer"]) == ("succeeded", "done")
+    page = json.loads(results(world.sent[-1])[-1].split("\n", 1)[0])
+    assert page["total_chars"] == 100_000
+    assert page["next_offset"] == page["range"][1] > 1_000
 
 
 async def test_a_result_nested_too_deeply_for_an_answer_is_read_as_text(world: RunWorld) -> None:

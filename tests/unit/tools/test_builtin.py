@@ -20,11 +20,12 @@ async def stored(result_ref: str, session_id: UUID) -> str | None:
 
 
 FROZEN = freeze_builtin(entry(kind="builtin", name="result_read"))
-TOOL = BuiltinTool(FROZEN, Backends(read_result=stored))
+ROOMY = 1_000_000
 
 
-async def read(**arguments: Any) -> ToolOutcome:
-    return await TOOL.run(invocation(**arguments), on_progress=no_progress)
+async def read(page_bytes: int = ROOMY, **arguments: Any) -> ToolOutcome:
+    tool = BuiltinTool(FROZEN, Backends(read_result=stored), page_bytes=page_bytes)
+    return await tool.run(invocation(**arguments), on_progress=no_progress)
 
 
 def place(outcome: ToolOutcome) -> dict[str, Any]:
@@ -32,11 +33,12 @@ def place(outcome: ToolOutcome) -> dict[str, Any]:
     return found
 
 
-async def test_paging_from_the_start_gives_the_whole_result_back() -> None:
-    """SPEC T5."""
+@pytest.mark.parametrize("page_bytes", [ROOMY, 10_000, 1])
+async def test_paging_from_the_start_gives_the_whole_result_back(page_bytes: int) -> None:
+    """SPEC T5: whatever a page has room for."""
     text, offset = "", 0
     while True:
-        outcome = await read(result_ref="r/1", offset=offset)
+        outcome = await read(page_bytes, result_ref="r/1", offset=offset)
         text += outcome.content.split("\n", 1)[1]
         if "next_offset" not in place(outcome):
             break
@@ -56,6 +58,13 @@ async def test_a_page_is_at_most_twenty_thousand_characters() -> None:
     assert place(outcome)["range"] == [0, PAGE_CHARS]
     assert isinstance(check_arguments('{"result_ref": "r", "limit": 20001}', FROZEN.parameters), Refused)
     assert isinstance(check_arguments('{"result_ref": "r", "limit": 20000}', FROZEN.parameters), Accepted)
+
+
+async def test_a_page_takes_no_more_than_its_part_of_the_window() -> None:
+    """SPEC T5: as large as it is on the wire, where a character may take several bytes; the next one goes on there."""
+    outcome = await read(3_000, result_ref="r/1", offset=5, limit=15_000)
+    assert place(outcome)["range"] == [5, 5 + 999]  # three bytes each, between quotes
+    assert place(outcome)["next_offset"] == 5 + 999
 
 
 async def test_an_unknown_reference_is_answered_as_an_error() -> None:
