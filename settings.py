@@ -2,7 +2,7 @@
 
 Everything is a frozen value; importing this module reads and does nothing. A setting that is missing or wrong is a
 `SettingsError`: full sentences that name the variable and the command that mends it, and never the value, which may
-be a secret. The connection to Temporal is not configured here: `temporalio.envconfig` reads it.
+be a secret. The connection to Temporal has Temporal's own variables and file, which `temporalio.envconfig` reads.
 """
 
 import base64
@@ -43,13 +43,15 @@ OUR_MODULES = frozenset(
 )
 """Top-level names of AgentLoom, which an app folder may not use again."""
 
+LOCAL_TEMPORAL = "localhost:7233"
+
 OUR_SECRETS = frozenset({"DATABASE_URL", "AGENTLOOM_MASTER_KEYS", "AGENTLOOM_INDEX_KEY", "AGENTLOOM_API_KEY"})
 """Removed from a worker's or API process's own environment once read: tools and their children inherit the rest."""
 
 TEMPORAL_SECRETS = frozenset({"TEMPORAL_API_KEY", "TEMPORAL_TLS_CLIENT_KEY_DATA"})
 """As above, but Temporal's own library reads these when it connects, so they go after that."""
 
-_SERVER = re.compile(r"(\[[^\]]+\]|[^:\[\]]*)(:(?P<port>[0-9]{1,5}))?")
+_SERVER = re.compile(r"(\[[^\]]+\]|[^:/\s\[\]]*)(:(?P<port>[0-9]{1,5}))?")
 _SSL_MODES = frozenset({"disable", "allow", "prefer", "require", "verify-ca", "verify-full"})
 _MAKE_A_KEY = "python -c 'import base64, os; print(base64.b64encode(os.urandom(32)).decode())'"
 
@@ -162,8 +164,13 @@ def _is_database(rest: str) -> bool:
     account, _, servers = parts.netloc.rpartition("@")
     if not parts.path or parts.fragment or "@" in account or "@" in parts.path:
         return False  # the password went on behind one of its characters
-    found = [_SERVER.fullmatch(server) for server in servers.split(",")]
-    return all(one and 0 < int(one["port"] or 1) <= 65_535 for one in found)
+    return all(_is_server(server) for server in servers.split(","))
+
+
+def _is_server(text: str) -> bool:
+    """Whether it is a host, or none, with or without a port that can be one."""
+    found = _SERVER.fullmatch(text)
+    return found is not None and 0 < int(found["port"] or 1) <= 65_535
 
 
 def _existing_folder(value: Path) -> Path:
@@ -287,6 +294,25 @@ def load_settings() -> Settings:
     return _load(Settings)
 
 
+def load_temporal_options() -> dict[str, Any]:
+    """How a client connects to Temporal, by its own variables and configuration file: arguments of `Client.connect`.
+
+    Raises:
+        SettingsError: the file can't be read or has no such profile, or the address is none.
+    """
+    from temporalio.envconfig import ClientConfig
+
+    try:
+        options = {"target_host": LOCAL_TEMPORAL, **ClientConfig.load_client_connect_config()}
+    except RuntimeError:  # its text quotes the file, which may hold a key
+        raise SettingsError(
+            "TEMPORAL_CONFIG_FILE names no valid configuration file of Temporal, or TEMPORAL_PROFILE no profile in it."
+        ) from None
+    if not _is_server(str(options["target_host"])):
+        raise SettingsError("TEMPORAL_ADDRESS must read host:port, without http:// before it.")
+    return options
+
+
 def settings_or_exit() -> Settings:
     """For entry points: settings, or the process ends with the sentences that say what to set.
 
@@ -294,6 +320,7 @@ def settings_or_exit() -> Settings:
     """
     try:
         settings = load_settings()
+        load_temporal_options()  # read when it connects, where nobody would see what is wrong with it
     except SettingsError as error:
         raise SystemExit(error.message) from None
     _forget(OUR_SECRETS)

@@ -5,10 +5,11 @@ The composition root: nothing else imports it, and nothing happens on import.
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -34,7 +35,14 @@ from process_logs import configure_logs
 from providers.chat import ChatClient
 from providers.demo.server import serve as serve_demo
 from providers.release_model import ReleaseModel
-from settings import PrivateAddresses, Settings, forget_temporal_secrets, settings_or_exit, use_app_dir
+from settings import (
+    PrivateAddresses,
+    Settings,
+    forget_temporal_secrets,
+    load_temporal_options,
+    settings_or_exit,
+    use_app_dir,
+)
 from storage.episode_commits import EpisodeCommits
 from storage.for_release import ReleaseKeys, StoredResults
 from storage.outbox import Relay
@@ -52,6 +60,8 @@ from workflows.dispatch import TemporalSender
 from workflows.lost_runs import TemporalWatch
 from workflows.registry import WORKFLOWS, sandbox
 
+LOG = logging.getLogger("worker")  # the module is `__main__` when it is the process
+
 # A worker that lost its cache, or died, gives its workflows up after this time instead of Temporal's ten seconds.
 STICKY = timedelta(seconds=1)
 # What runs when the process is told to stop may take this long; then it is handed to another worker.
@@ -60,6 +70,7 @@ HEARTBEATS = timedelta(milliseconds=500)
 # Workflow tasks hold their local activities, and their clock runs from the moment they are taken: what can't be worked
 # on at once waits at the server. (With the default of 100, two hundred Runs at once let each other's tasks time out.)
 TASKS_AT_ONCE = 16
+ASK_AGAIN_S = 2
 COLLECT_AT = (20_000, 20, 50)  # new objects, and younger generations, before each generation is collected
 
 
@@ -177,6 +188,19 @@ def settle_memory() -> None:
     gc.set_threshold(*COLLECT_AT)
 
 
+async def connected(stop: asyncio.Event) -> Client | None:
+    """A client as soon as Temporal answers, however long after us it starts; None if told to stop before."""
+    options = load_temporal_options()
+    while not stop.is_set():
+        try:
+            return await connect(options)
+        except RuntimeError:
+            LOG.warning("Temporal does not answer at %s; asking again", options["target_host"])
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), ASK_AGAIN_S)
+    return None
+
+
 async def run_worker(settings: Settings, faults: FaultPlan | None = None) -> None:
     """Poll until SIGTERM or SIGINT; then finish or hand over what runs."""
     stop = asyncio.Event()
@@ -186,8 +210,10 @@ async def run_worker(settings: Settings, faults: FaultPlan | None = None) -> Non
     store = Store.open(settings.database_url.get_secret_value(), keys, faults=faults)
     private = settings.allowed_private_addresses
     async with aclosing(store), open_edges(store, private_addresses=private, work_dir=settings.work_dir) as edges:
-        client = await connect()
+        client = await connected(stop)
         forget_temporal_secrets()
+        if client is None:
+            return
         queue = settings.task_queue
         settle_memory()
         async with (

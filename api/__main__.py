@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from api.app import Outside, build_app, reaching
 from api.serving import ApiServer
 from process_logs import configure_logs
-from settings import Settings, forget_temporal_secrets, settings_or_exit, use_app_dir
+from settings import Settings, forget_temporal_secrets, load_temporal_options, settings_or_exit, use_app_dir
 from storage.payloads import Keys
 from storage.store import Store
 from workflows.connecting import connect
@@ -31,7 +31,7 @@ async def _store(settings: Settings) -> AsyncIterator[Store]:
 @asynccontextmanager
 async def _outside(settings: Settings) -> AsyncIterator[Outside]:
     """Temporal is connected lazily: the API serves, and accepts inputs, while Temporal is away."""
-    temporal = await connect(lazy=True)
+    temporal = await connect(load_temporal_options(), lazy=True)
     forget_temporal_secrets()
     private = settings.allowed_private_addresses
     async with reaching(temporal, task_queue=settings.task_queue, private_addresses=private) as outside:

@@ -52,11 +52,13 @@ async def _register_search_attributes() -> None:
     from temporalio.service import RPCError
 
     from cli.output import CommandError, ExitCode
+    from settings import load_temporal_options
     from stack.temporal import register_search_attributes
     from workflows.connecting import connect
 
+    options = load_temporal_options()
     try:
-        await register_search_attributes(await connect())
+        await register_search_attributes(await connect(options))
     except (RPCError, RuntimeError):
         raise CommandError(
             "The search attributes could not be registered.",

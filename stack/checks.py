@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import httpx
 from temporalio.client import Client
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from egress.addresses import PrivateAddresses
 from egress.client import build_client
@@ -82,10 +82,16 @@ async def check_temporal(place: Whereabouts) -> list[Finding]:
         client = await place.temporal_client()
         missing = await temporal.missing_search_attributes(client)
         return [_judge_attributes(missing, client), await check_worker(client, place.task_queue)]
-    except (RPCError, RuntimeError):
-        why = f"nothing healthy answers at {place.temporal_address or 'the configured address'}"
-        mend = f"{place.start}  (or start the server that TEMPORAL_ADDRESS names)"
-        return [Broken("Temporal", why, mend), Skipped("worker", "needs Temporal")]
+    except (RPCError, RuntimeError) as error:
+        return [_without_temporal(place, error), Skipped("worker", "needs Temporal")]
+
+
+def _without_temporal(place: Whereabouts, error: RPCError | RuntimeError) -> Broken:
+    if isinstance(error, RPCError) and error.status == RPCStatusCode.NOT_FOUND:
+        mend = "temporal operator namespace create --namespace NAME  (or correct TEMPORAL_NAMESPACE)"
+        return Broken("Temporal", f"{place.temporal_address} answers and has no such namespace", mend)
+    mend = f"{place.start}  (or start the server that TEMPORAL_ADDRESS names)"
+    return Broken("Temporal", f"nothing healthy answers at {place.temporal_address}", mend)
 
 
 def _judge_attributes(missing: tuple[str, ...], client: Client) -> Finding:

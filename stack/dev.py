@@ -18,10 +18,16 @@ from typing import Any
 
 import httpx
 from temporalio.client import Client
-from temporalio.envconfig import ClientConfig
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
-from settings import DevOverrides, clashing_modules, inherited_environment, load_dev_overrides, parse_index_key
+from settings import (
+    DevOverrides,
+    clashing_modules,
+    inherited_environment,
+    load_dev_overrides,
+    load_temporal_options,
+    parse_index_key,
+)
 from stack import postgres, temporal
 from stack.children import ChildSpec
 from stack.errors import StackError, WrongOptionError
@@ -158,12 +164,18 @@ class DevStack:
         if self._servers.temporal:
             return await Client.connect(self._servers.temporal_address)
         try:
-            client = await Client.connect(**ClientConfig.load_client_connect_config())
+            client = await Client.connect(**load_temporal_options())
             await temporal.register_search_attributes(client)
-        except (RPCError, RuntimeError):
+        except (RPCError, RuntimeError) as error:
+            is_there = isinstance(error, RPCError) and error.status == RPCStatusCode.NOT_FOUND
+            why = (
+                "has no namespace of the name in TEMPORAL_NAMESPACE"
+                if is_there
+                else "does not answer, or is not healthy"
+            )
             raise StackError(
                 "The Temporal server of the environment can't be used.",
-                why=f"Nothing healthy answers at {self._servers.temporal_address}.",
+                why=f"The server at {self._servers.temporal_address} {why}.",
                 mend="Start that server, or: unset TEMPORAL_ADDRESS TEMPORAL_PROFILE TEMPORAL_CONFIG_FILE",
             ) from None
         return client
@@ -260,6 +272,8 @@ async def running_stack(
         SettingsError: the environment names a server or key in a form that is not valid.
     """
     overrides = load_dev_overrides()
+    if overrides.has_temporal:
+        load_temporal_options()  # before anything is made
     _check_app_dir(options.app_dir)
     is_new = not options.data_dir.exists()
     _make_folder(options.data_dir)
@@ -323,7 +337,7 @@ async def _choose_servers(options: DevOptions, overrides: DevOverrides, secrets:
         postgres=database,
         temporal=engine,
         database_url=database.url() if database else _secret(overrides),
-        temporal_address=engine.address if engine else _configured_temporal_address(),
+        temporal_address=engine.address if engine else load_temporal_options()["target_host"],
         api_port=await wanted_port(options.api_port, option="--api-port"),
     )
 
@@ -338,10 +352,6 @@ async def _own_temporal(options: DevOptions) -> temporal.TemporalServer:
 
 def _secret(overrides: DevOverrides) -> str:
     return overrides.database_url.get_secret_value() if overrides.database_url else ""
-
-
-def _configured_temporal_address() -> str:
-    return ClientConfig.load_client_connect_config().get("target_host", "localhost:7233")
 
 
 def _check_app_dir(app_dir: Path | None) -> None:

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from temporalio.client import Client
-from temporalio.envconfig import ClientConfig
 
-from settings import load_client_settings, load_dev_overrides
+from settings import load_client_settings, load_dev_overrides, load_temporal_options
 from stack.files import read_json
 from stack.findings import START
 
@@ -30,7 +29,7 @@ class Whereabouts:
     async def temporal_client(self) -> Client:
         """A client of the Temporal server. Raises RuntimeError or RPCError if nothing answers."""
         if self.temporal_from_environment:
-            return await Client.connect(**ClientConfig.load_client_connect_config())
+            return await Client.connect(**load_temporal_options())
         return await Client.connect(self.temporal_address or "localhost:7233")
 
 
@@ -44,7 +43,7 @@ def find(data_dir: Path) -> Whereabouts:
     running: dict[str, Any] = read_json(data_dir / "dev.json") or {}
     return Whereabouts(
         database_url=overrides.database_url.get_secret_value() if overrides.database_url else running.get("database"),
-        temporal_address=overrides.temporal_address or running.get("temporal"),
+        temporal_address=load_temporal_options()["target_host"] if overrides.has_temporal else running.get("temporal"),
         temporal_from_environment=overrides.has_temporal,
         api_url=client.api or running.get("api"),
         api_key=client.api_key.get_secret_value() if client.api_key else running.get("api_key"),

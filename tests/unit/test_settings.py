@@ -20,6 +20,7 @@ from settings import (
     load_database_settings,
     load_dev_overrides,
     load_settings,
+    load_temporal_options,
     settings_or_exit,
     use_app_dir,
 )
@@ -35,6 +36,37 @@ WORKING = {
 def configure(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
     for name, value in (WORKING | variables).items():
         monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"TEMPORAL_ADDRESS": "host:abc"}, "must read host:port"),
+        ({"TEMPORAL_ADDRESS": "host:99999"}, "must read host:port"),
+        ({"TEMPORAL_ADDRESS": "http://host:7233"}, "must read host:port"),
+        ({"TEMPORAL_PROFILE": "geheim"}, "TEMPORAL_PROFILE no profile in it"),
+        ({"TEMPORAL_CONFIG_FILE": "{folder}"}, "TEMPORAL_CONFIG_FILE names no valid configuration file"),
+        ({"TEMPORAL_CONFIG_FILE": "{folder}/geheim.toml"}, "TEMPORAL_CONFIG_FILE names no valid configuration file"),
+    ],
+)
+def test_a_connection_to_temporal_that_can_not_be_is_said_without_what_it_holds(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variables: dict[str, str], said: str
+) -> None:
+    """SPEC 17, Y6: by the processes as by the commands."""
+    (tmp_path / "geheim.toml").write_text("[profile.default]\napi_key = geheim")
+    configure(monkeypatch, **{name: value.format(folder=tmp_path) for name, value in variables.items()})
+    with pytest.raises(SettingsError) as caught:
+        load_temporal_options()
+    assert said in caught.value.message
+    assert "geheim" not in caught.value.message
+    with pytest.raises(SystemExit, match="TEMPORAL_"):
+        settings_or_exit()
+
+
+def test_without_a_word_of_it_temporal_is_on_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """SPEC 17: a file of Temporal's own tools that is not there says nothing."""
+    configure(monkeypatch, TEMPORAL_CONFIG_FILE=str(tmp_path / "gone.toml"))
+    assert load_temporal_options()["target_host"] == "localhost:7233"
 
 
 def test_a_complete_environment_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
