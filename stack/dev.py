@@ -30,7 +30,7 @@ from settings import (
 )
 from stack import postgres, temporal
 from stack.children import ChildSpec
-from stack.errors import StackError, WrongOptionError
+from stack.errors import StackError, UnusableServerError, WrongOptionError
 from stack.files import write_json
 from stack.lock import locked
 from stack.ports import LOOPBACK, accepts_connections, wanted_port
@@ -138,7 +138,7 @@ class DevStack:
         if self._servers.postgres:
             await self._servers.postgres.ensure_database()
         elif reason := await postgres.problem(self._servers.database_url, timeout_s=10):
-            raise StackError(
+            raise UnusableServerError(
                 "DATABASE_URL can't be used.", why=reason, mend="Start that server, or: unset DATABASE_URL"
             )
         await self._check_schema_known()
@@ -173,7 +173,7 @@ class DevStack:
                 if is_there
                 else "does not answer, or is not healthy"
             )
-            raise StackError(
+            raise UnusableServerError(
                 "The Temporal server of the environment can't be used.",
                 why=f"The server at {self._servers.temporal_address} {why}.",
                 mend="Start that server, or: unset TEMPORAL_ADDRESS TEMPORAL_PROFILE TEMPORAL_CONFIG_FILE",
@@ -252,10 +252,10 @@ def _make_folder(data_dir: Path) -> None:
 
 @contextmanager
 def _unmade_if_refused(new_folder: Path | None) -> Iterator[None]:
-    """Removes the folder that this start has made, with new secrets in it, if what was asked for can't be."""
+    """Removes the folder that this start has made, with new secrets in it, if what was asked for can't be had."""
     try:
         yield
-    except WrongOptionError:
+    except (UnusableServerError, WrongOptionError):
         if new_folder:
             shutil.rmtree(new_folder)
         raise

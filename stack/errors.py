@@ -15,6 +15,10 @@ class StackError(AgentLoomError):
         self.mend = mend
 
 
+class UnusableServerError(StackError):
+    """A server that the environment names does not answer, or is not one that this code can use."""
+
+
 class WrongOptionError(StackError):
     """What was asked for can't be: another folder, port or option is needed."""
 

@@ -230,6 +230,7 @@ def test_a_database_that_is_not_there_is_said_in_three_lines(tmp_path: Path) -> 
     assert "127.0.0.1:1" in answer.stderr
     assert "geheim" not in answer.stderr
     assert len(answer.stderr.splitlines()) <= 3
+    assert not (tmp_path / "data").exists()
 
 
 def test_a_port_in_use_names_the_option_that_mends_it(tmp_path: Path) -> None:
