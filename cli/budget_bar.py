@@ -38,7 +38,7 @@ def parts_of(manifest: Mapping[str, Any]) -> list[Part]:
     What the estimate has beyond the messages are the schemas of the tools and the protocol around them.
     """
     items, budget = manifest["items"], manifest["budget"]
-    used = manifest["estimated_input_tokens"]
+    used = max(0, manifest["estimated_input_tokens"])
     messages = sum(item["tokens"] for item in items)
     return [
         Part("S", "system", _sum(items, placement="system")),
@@ -99,7 +99,8 @@ def headline(manifest: Mapping[str, Any]) -> str:
     share = used / limit if limit > 0 else 1.0
     reported = manifest["reported_input_tokens"]
     said = "" if reported is None else f" · {reported} by the provider's count"
-    window = f"window {budget['context_window']} · input {used} of B {limit} tokens ({share:.0%})"
+    size = "not measured" if used < 0 else f"{used} of B {limit} tokens ({share:.0%})"
+    window = f"window {budget['context_window']} · input {size}"
     return f"{window}{trigger} · {method}{said}"
 
 

@@ -59,6 +59,8 @@ def describe(event: Mapping[str, Any], tool_names: list[str]) -> str | None:
         case "input_accepted" if event.get("kind") == "supplement":
             return f"input {event['input_seq']} waits for the next request"
         case "context_build" if event.get("purpose", "business") == "business":  # blocks are told when they are done
+            if event["estimated"] < 0:
+                return f"loop {event['loop']}: the request could not be built"
             return f"loop {event['loop']}: request of {gauge(event['estimated'], event['input_limit'])}{_more(event)}"
         case "tools_started":
             return f"loop {event['loop']}: tools {', '.join(tool_names) or event.get('count', '')}"

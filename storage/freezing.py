@@ -14,6 +14,9 @@ from storage.writes import WriteSet
 
 # The provider's word for it, and what leaves no room for a summary.
 TOO_LARGE = (ModelContextLengthError.code, ProtectedInputTooLargeError.code)
+NOT_MEASURED = -1
+"""The size of a request that could not be built, by no method of counting (SPEC A8)."""
+UNAVAILABLE = "unavailable"
 MOVE_RUN = """
     UPDATE runs SET phase = :phase, loops = :loop, input_cutoff = :cutoff, event_head = :event_head,
            answer_record_id = NULL
@@ -79,13 +82,15 @@ def move_run(writes: WriteSet, run_id: UUID, *, phase: str, loop: int, cutoff: i
 
 
 def _manifest(frozen: Frozen, terms: RequestTerms) -> dict[str, Any]:
+    estimated = frozen.prepared.estimated
+    is_measured = estimated != NOT_MEASURED
     return {
         "operation_id": frozen.operation_id,
-        "estimated_input_tokens": frozen.prepared.estimated,
-        "estimated_cost": terms.cost_of_input(frozen.prepared.estimated),
+        "estimated_input_tokens": estimated,
+        "estimated_cost": terms.cost_of_input(estimated) if is_measured else None,
         "input_limit": frozen.prepared.input_limit,
-        "counting_method": terms.counter.estimator_id,
-        "exact": terms.counter.exact and not frozen.has_tools,
+        "counting_method": terms.counter.estimator_id if is_measured else UNAVAILABLE,
+        "exact": is_measured and terms.counter.exact and not frozen.has_tools,
         "transforms": json.dumps(frozen.transforms),
         "validation": frozen.validation,
         "notes": json.dumps(frozen.notes),

@@ -93,7 +93,7 @@ def refused(prepared: PreparedRequest) -> Ending:
     if prepared.refused == BudgetExhaustedError.code:
         return over_budget()
     numbers: dict[str, int | str] = {
-        "estimated_input_tokens": prepared.estimated,
+        **({"estimated_input_tokens": prepared.estimated} if prepared.estimated >= 0 else {}),
         "input_limit": prepared.input_limit,
         "phase": "preparing",
     }
@@ -107,7 +107,7 @@ def refused(prepared: PreparedRequest) -> Ending:
             if error is ProtectedInputTooLargeError and prepared.supplements:
                 sentence = f"{sentence} {GOES_ALONG}"
             return Ending("failed", error.end_reason, error.code, sentence, numbers)
-    sentence = "The request could not be put together; the worker's log has more."
+    sentence = "The request could not be put together; check the session: agentloom verify SESSION."
     if prepared.refused == ConfigurationInvalidError.code:
         sentence = "No summary fits into the budget; check summary_target_tokens, target_ratio and the models' windows."
     return Ending("failed", RunFailedError.end_reason, prepared.refused, sentence, numbers)

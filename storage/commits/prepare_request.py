@@ -19,10 +19,10 @@ from context.ids import derived, episode_id
 from context.steps import PreparedRequest, PrepareRequest, RecordToolResult, RequestTerms
 from context.views import OFFLOADED, ViewItem, total_tokens
 from storage.appending import Appender, ViewHead
-from storage.database import fetch_one
+from storage.database import fetch_one, fetch_value
 from storage.event_log import EventLog
 from storage.first_view import build_first_view
-from storage.freezing import Frozen, move_run, write_frozen
+from storage.freezing import NOT_MEASURED, Frozen, move_run, write_frozen
 from storage.heads import Heads, lock_heads
 from storage.linking import breaks_pairs
 from storage.measuring import Measuring
@@ -78,6 +78,7 @@ GATHER = text("""
            AND (CAST(:cutoff AS bigint) IS NULL OR i.input_seq <= :cutoff)) AS inputs
 """)
 
+PREPARED = text("SELECT prepared FROM operations WHERE operation_id = :operation_id")
 CONSUME = "UPDATE tool_batches SET consumed = true WHERE batch_id = :batch_id AND NOT consumed"
 CLAIM = """
     UPDATE input_deliveries SET state = 'claimed', operation_id = :operation_id
@@ -96,9 +97,41 @@ async def prepare_request(
 ) -> PreparedRequest:
     """Freeze the request of one loop; a repeat finds it frozen. Raises SupersededError if the Run has moved on.
 
-    `settled` is the result of a batch of one call, which becomes fact together with its delivery.
+    `settled` is the result of a batch of one call, which becomes fact together with its delivery. A request that needs
+    content which is damaged, or of an unknown form, is refused with that code, and nothing is delivered.
     """
     sealed = sealed_result(store.payloads, settled) if settled else None
+    try:
+        return await _prepared(store, request, terms, sealed)
+    except CorruptPayloadError as error:
+        return await _not_built(store, request, terms, sealed, error.code)
+
+
+async def _not_built(
+    store: Store, request: PrepareRequest, terms: RequestTerms, sealed: SealedResult | None, code: str
+) -> PreparedRequest:
+    """A request that could not be put together is written down as that (SPEC A8); a result that came is kept."""
+    async with store.transaction("prepare_request") as connection:
+        heads = await lock_heads(connection, request.context_id, execution_no=request.execution_no)
+        if standing := await fetch_value(connection, PREPARED, operation_id=request.operation_id):
+            return PreparedRequest.model_validate(standing)
+        limit, cutoff = terms.budget.input_limit, heads.input_cutoff
+        prepared = PreparedRequest(cutoff=cutoff, estimated=NOT_MEASURED, input_limit=limit, refused=code)
+        writes, events = WriteSet(), EventLog(heads.run_id, heads.event_head)
+        frozen = Frozen(heads.run_id, request.operation_id, request.loop, prepared, transforms=())
+        place = {"view_id": None, "view_length": None}
+        writes.insert(operations, [operation_row(request, heads, terms, prepared) | place | frozen.state])
+        if sealed is not None:
+            write_result(writes, sealed)
+        write_frozen(writes, events, frozen, terms)
+        events.write(writes)
+        await writes.send(connection)
+        return prepared
+
+
+async def _prepared(
+    store: Store, request: PrepareRequest, terms: RequestTerms, sealed: SealedResult | None
+) -> PreparedRequest:
     if sealed is not None and (prepared := await _prepared_at_once(store, request, terms, sealed)):
         return prepared
     async with store.transaction("prepare_request") as connection:
@@ -395,18 +428,18 @@ class _Preparation:
         move_run(self.writes, heads.run_id, phase="compacting", loop=request.loop, cutoff=prepared.cutoff)
 
     def _operation_row(self, prepared: PreparedRequest) -> dict[str, Any]:
-        request, heads = self._request, self._heads
-        owner = {"session_id": heads.session_id, "run_id": heads.run_id, "context_id": heads.context_id}
-        what = {"operation_id": request.operation_id, "loop_no": request.loop, "purpose": "business"}
-        frozen = {
-            "name": self._terms.model,
-            "input_cutoff": prepared.cutoff,
-            "view_id": self._base.view_id,
-            "view_length": self._base.length + len(self._items),
-            "max_output_tokens": self._terms.max_output_tokens,
-            "prepared": prepared.model_dump_json(),
-        }
-        return owner | what | frozen
+        place = {"view_id": self._base.view_id, "view_length": self._base.length + len(self._items)}
+        return operation_row(self._request, self._heads, self._terms, prepared) | place
+
+
+def operation_row(
+    request: PrepareRequest, heads: Heads, terms: RequestTerms, prepared: PreparedRequest
+) -> dict[str, Any]:
+    """The Operation of a request, but for its list and its state."""
+    owner = {"session_id": heads.session_id, "run_id": heads.run_id, "context_id": heads.context_id}
+    what = {"operation_id": request.operation_id, "loop_no": request.loop, "purpose": "business", "name": terms.model}
+    bounds = {"input_cutoff": prepared.cutoff, "max_output_tokens": terms.max_output_tokens}
+    return owner | what | bounds | {"prepared": prepared.model_dump_json()}
 
 
 def refusal(verdict: Fits | TooLarge) -> str | None:

@@ -15,7 +15,7 @@ from storage.commits.open_run import open_run
 from storage.commits.request_stop import RequestStop, request_stop
 from storage.store import Store
 from tests.integration.commits.life import HASH, Life, everything, refused, sent_by_two, sent_twice
-from tests.integration.storage.world import count, rows, say
+from tests.integration.storage.world import count, execute, rows, say
 
 
 async def test_opening_a_run_twice(store: Store, life: Life) -> None:
@@ -58,6 +58,29 @@ async def test_a_prepared_request_stays_as_it_is_when_an_input_comes(store: Stor
     await say(store, opened.world, "one more thing", mode="supplement")
     assert await opened.prepare(store) == prepared
     assert await count(store, "view_items", "kind = 'input'") == 1
+
+
+DAMAGE = """
+    UPDATE payloads SET tokens = '{}', body = substr(body, 1, 5)
+    WHERE payload_id = (SELECT payload_id FROM user_inputs WHERE kind = 'supplement')
+"""
+
+
+async def test_a_request_that_can_not_be_built_is_refused_once(store: Store, rival: Store, opened: Life) -> None:
+    """SPEC A8, W5: it has its manifest and its event; the result that came is kept, and delivered by none."""
+    await opened.prepare(store)
+    await opened.accepted(store, "forecast")
+    await say(store, opened.world, "one more thing", mode="supplement")
+    await execute(store, DAMAGE)
+    settled = opened.result(0, attempt=None, says="sunny")
+    opened.batch_id, opened.loop = opened.operation_id, opened.loop + 1
+    prepared = await sent_by_two(rival, rival, lambda writer: opened.prepare(writer, settled))  # nothing read
+    assert (prepared.refused, prepared.estimated) == ("PAYLOAD_CORRUPT", -1)
+    assert await count(store, "manifests", "counting_method = 'unavailable' AND validation = 'build_failed'") == 1
+    assert await count(store, "run_events", "type = 'context_build' AND body ->> 'estimated' = '-1'") == 1
+    assert await count(store, "operations", "purpose = 'tool' AND state = 'accepted'") == 1
+    assert await count(store, "tool_batches", "consumed") == 0
+    assert await count(store, "input_deliveries", "state = 'pending'") == 1
 
 
 async def test_a_request_carries_a_batch_once(store: Store, rival: Store, opened: Life) -> None:
