@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from settings import OUR_MODULES, DatabaseSettings, Settings
-from stack.temporal import SEARCH_ATTRIBUTES
+from stack.temporal import DYNAMIC_CONFIG, SEARCH_ATTRIBUTES
 
 ROOT = Path(__file__).parents[2]
 OFFICIAL = ("postgres:", "temporalio/server:", "temporalio/admin-tools:", "temporalio/ui:", "agentloom:")
@@ -74,6 +74,13 @@ def test_ports_are_open_to_this_machine_only(compose: dict[str, Any]) -> None:
     ports = [port for service in services(compose).values() for port in service.get("ports", ())]
     assert ports
     assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_a_task_that_was_lost_with_its_workers_does_not_wait_ever_longer(compose: dict[str, Any]) -> None:
+    """SPEC R6: a Run whose workers die again and again would end long after its deadline; `dev` says the same."""
+    settings = yaml.safe_load(compose["configs"]["temporal-dynamic-config"]["content"])
+    assert settings["history.workflowTaskRetryMaxInterval"] == [{"value": "2s"}]
+    assert 'history.workflowTaskRetryMaxInterval="2s"' in DYNAMIC_CONFIG
 
 
 def test_the_search_attributes_are_registered_and_named(compose: dict[str, Any]) -> None:
