@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.ids import agent_name
+from cli.ids import known_name
 from cli.output import CommandError, ExitCode, one_line, print_json, print_table
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def list_agents(json: AsJson = False) -> int:
 
 
 def show(
-    name: Annotated[str, typer.Argument(help="Name of the agent.", callback=agent_name)],
+    name: Annotated[str, typer.Argument(help="Name of the agent.", callback=known_name("agent"))],
     release: Annotated[
         int | None, typer.Option(min=1, help="Show the release of this number instead of the newest.")
     ] = None,

@@ -5,10 +5,10 @@ A key is typed unseen or comes on standard input: on the command line it would s
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import quote
 
 import typer
 
+from cli.ids import known_name, name_of
 from cli.output import CommandError, ExitCode, note, print_json, print_lines, print_table
 from cli.texts import given_text
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cli.client import Api
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
-Name = Annotated[str, typer.Argument(help="Name of the connection, as `connection` in a definition names it.")]
+NAME = "Name of the connection, as `connection` in a definition names it."
 
 
 def register(app: typer.Typer) -> None:
@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 
 def set_connection(
-    name: Name,
+    name: Annotated[str, typer.Argument(help=NAME, callback=name_of("connection"))],
     provider: Annotated[str, typer.Option(help="openai, deepseek, openai_compatible; tool for the secret of a tool.")],
     base_url: Annotated[
         str | None, typer.Option(help="Address of the server, unless it is the provider's own.")
@@ -85,13 +85,13 @@ def list_connections(json: AsJson = False) -> int:
     return ExitCode.DONE
 
 
-def delete(name: Name) -> int:
+def delete(name: Annotated[str, typer.Argument(help=NAME, callback=known_name("connection"))]) -> int:
     """Forget a connection and its key.
 
     Releases that name it can no longer call their model.
     """
     from cli.client import call_api
 
-    call_api(lambda api: api.delete(f"/connections/{quote(name, safe='')}"))
+    call_api(lambda api: api.delete(f"/connections/{name}"))
     print_lines([f"connection {name} and its key are forgotten"])
     return ExitCode.DONE

@@ -16,12 +16,14 @@ WHERE_TO_LOOK = {
     "input": "agentloom sessions inputs SESSION",
     "record": "agentloom sessions messages SESSION",
     "key": "agentloom keys list",
+    "connection": "agentloom connections list",
 }
 """The command that lists what there is of a kind, or makes it."""
 
 NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 NAMES = "a name has at most 64 letters, digits, hyphens and underscores"
 SHOWN_CHARS = 80
+HIGHEST = 10**15 - 1  # more than any number of a record or an event, and what the API takes
 
 
 def id_of(kind: str) -> Callable[[str | None], str | None]:
@@ -41,11 +43,15 @@ def id_of(kind: str) -> Callable[[str | None], str | None]:
     return checked
 
 
-def agent_name(given: str) -> str:
-    """What a command checks the name of an agent with. Raises CommandError, as `id_of`."""
-    if not NAME.fullmatch(given):
-        raise _none("agent", given, f"{NAMES}.")
-    return given
+def known_name(kind: str) -> Callable[[str], str]:
+    """What a command checks the name of something that is there with. Raises CommandError, as `id_of`."""
+
+    def checked(given: str) -> str:
+        if not NAME.fullmatch(given):
+            raise _none(kind, given, f"{NAMES}.")
+        return given
+
+    return checked
 
 
 def name_of(kind: str) -> Callable[[str], str]:

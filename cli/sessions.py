@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.ids import id_of
+from cli.ids import HIGHEST, id_of
 from cli.output import one_line, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def show(session: SessionId, json: AsJson = False) -> int:
 
 def messages(
     session: SessionId,
-    after: Annotated[int, typer.Option(min=0, help="Leave out messages up to this seq.")] = 0,
+    after: Annotated[int, typer.Option(min=0, max=HIGHEST, help="Leave out messages up to this seq.")] = 0,
     json: AsJson = False,
 ) -> int:
     """Print a session's messages in order."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.ids import id_of
+from cli.ids import HIGHEST, id_of
 from cli.json_text import member_text
 from cli.output import CommandError, ExitCode, note, print_bytes, print_json, print_lines, print_rich, print_table
 
@@ -266,14 +266,15 @@ async def _request_bytes(api: "Api", identity: str) -> tuple[bytes, str, Json]:
 async def _subject(api: "Api", run_id: str, *, record: str, given: str) -> dict[str, str]:
     """The record or input that is asked about; a number is looked up in the session of the Run."""
     if not (record or given).isdecimal():
-        return {"record": record} if record else {"input": given}
-    session = (await api.run(run_id))["session_id"]
+        return {"record": str(id_of("record")(record))} if record else {"input": str(id_of("input")(given))}
+    session, number = (await api.run(run_id))["session_id"], int(record or given)
     if record:
-        page = await api.get(f"/sessions/{session}/messages", after=int(record) - 1, limit=1)
-        ids = [one["record_id"] for one in page["items"] if one["seq"] == int(record)]
+        after = min(max(number - 1, 0), HIGHEST)
+        page = await api.get(f"/sessions/{session}/messages", after=after, limit=1)
+        ids = [one["record_id"] for one in page["items"] if one["seq"] == number]
     else:
         inputs = await api.pages(f"/sessions/{session}/inputs", limit=200)
-        ids = [one["input_id"] for one in inputs if one["input_seq"] == int(given)]
+        ids = [one["input_id"] for one in inputs if one["input_seq"] == number]
     if not ids:
         raise CommandError(
             f"Session {session} has no {'record' if record else 'input'} {record or given}.",

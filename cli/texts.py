@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from cli.output import CommandError
+from context.inputs import MAX_CHARS
 
 _UTF8_MEND = "iconv -t UTF-8 < FILE | agentloom … -   (or: use a UTF-8 locale)"
 
@@ -43,9 +44,17 @@ def _utf8(text: str) -> str:
     return text
 
 
+def _short(text: str) -> str:
+    """The text; of one that is too long, such as a device without an end, only so much has been read."""
+    if len(text) > MAX_CHARS:
+        raise CommandError(f"The text is longer than {MAX_CHARS} characters.", why="No input may be longer.")
+    return text
+
+
 def _from_file(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        with file.open(encoding="utf-8") as opened:
+            return _short(opened.read(MAX_CHARS + 1))
     except OSError as error:
         raise CommandError(f"{file} can't be read.", why=error.strerror or "") from None
     except UnicodeDecodeError:
@@ -56,6 +65,6 @@ def _from_input() -> str:
     if sys.stdin is None:
         raise CommandError("Standard input is closed.")
     try:
-        return _utf8(sys.stdin.read())
+        return _utf8(_short(sys.stdin.read(MAX_CHARS + 1)))
     except UnicodeDecodeError:
         raise CommandError("Standard input is not UTF-8 text.") from None

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.ids import id_of
+from cli.ids import HIGHEST, id_of
 from cli.output import print_json
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 
 def watch(
     run: Annotated[str, typer.Argument(help="Id of the Run.", callback=id_of("run"))],
-    after: Annotated[int, typer.Option(min=0, help="Leave out events up to this run_seq.")] = 0,
+    after: Annotated[int, typer.Option(min=0, max=HIGHEST, help="Leave out events up to this run_seq.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print each event as a line of JSON.")] = False,
 ) -> int:
     """Follow a Run to its end; one that has ended is replayed.

@@ -139,7 +139,11 @@ async def test_what_can_not_be_shown_says_why_and_what_can(scene: Scene, subtest
         (("view", scene.tool), 4, "is a call of the tool repeat", f"agentloom show operations {run_id}"),
         (("explain", run_id), 2, "Name a record or an input", "agentloom show explain"),
         (("explain", run_id, "--input", "99"), 4, "has no input 99", "agentloom show inputs"),
-        (("explain", run_id, "--record", "999"), 4, "has no record 999", "agentloom sessions messages"),
+        *(
+            (("explain", run_id, "--record", number), 4, f"has no record {number}", "agentloom sessions messages")
+            for number in ("999", "0", "9" * 30)
+        ),
+        (("explain", run_id, "--record", "x"), 4, "There is no record x.", "agentloom sessions messages"),
         (("diff", scene.business[0]), 4, "no request before this one", "agentloom show diff"),
         (("compactions", unknown), 4, unknown, ""),
     ]
