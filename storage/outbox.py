@@ -79,6 +79,13 @@ SETTLE = text("""
 """)
 
 
+# Whoever asks for the same stop again has seen that the first one came to nothing.
+SEND_AGAIN = """
+    UPDATE outbox SET sent_at = NULL, tries = 0, due_at = clock_timestamp()
+    WHERE outbox_id = :sent_again AND sent_at IS NOT NULL
+"""
+
+
 def outbox_row(intent: Intent) -> dict[str, Any]:
     """The row of an intent, to be inserted by the commit that makes it. Its id derives from what is meant."""
     match intent:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from temporalio.api.errordetails.v1 import NotFoundFailure
 from temporalio.client import (
     Client,
     WorkflowExecutionDescription,
@@ -185,9 +186,16 @@ async def _execution_no(found: WorkflowExecutionDescription) -> Any:
 
 def _gone(error: Exception) -> Carried:
     """`gone` if there is nothing open to reach; every other refusal means: not now."""
-    if isinstance(error, RPCError) and error.status == RPCStatusCode.NOT_FOUND:
+    if is_no_such_workflow(error):
         return "gone"
     raise _unavailable(error) from None
+
+
+def is_no_such_workflow(error: Exception) -> bool:
+    """Whether Temporal knows the namespace and not the workflow: only this is evidence that a workflow is gone."""
+    if not isinstance(error, RPCError) or error.status != RPCStatusCode.NOT_FOUND:
+        return False
+    return any(detail.Is(NotFoundFailure.DESCRIPTOR) for detail in error.grpc_status.details)
 
 
 def _unavailable(error: Exception) -> UnavailableError:

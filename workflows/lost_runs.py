@@ -5,14 +5,12 @@ Reads only; decides nothing.
 
 from uuid import UUID
 
-from temporalio.api.errordetails.v1 import NotFoundFailure
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
-from temporalio.service import RPCError, RPCStatusCode
 
 from context.errors import UnavailableError
 from context.ids import compaction_workflow_id, run_workflow_id
 from context.standing import Standing
-from workflows.dispatch import EXECUTION_MEMO, RPC_TIMEOUT, UNREACHABLE
+from workflows.dispatch import EXECUTION_MEMO, RPC_TIMEOUT, UNREACHABLE, is_no_such_workflow
 
 CLOSED: dict[WorkflowExecutionStatus, Standing] = {
     WorkflowExecutionStatus.COMPLETED: "completed",
@@ -57,10 +55,3 @@ async def _standing(found: WorkflowExecutionDescription, execution_no: int) -> S
         return "open"
     newest = await found.memo_value(EXECUTION_MEMO, None)
     return CLOSED[found.status] if newest == execution_no else "missing"
-
-
-def is_no_such_workflow(error: Exception) -> bool:
-    """Whether Temporal knows the namespace and not the workflow: only this is evidence that a workflow is gone."""
-    if not isinstance(error, RPCError) or error.status != RPCStatusCode.NOT_FOUND:
-        return False
-    return any(detail.Is(NotFoundFailure.DESCRIPTOR) for detail in error.grpc_status.details)

@@ -10,7 +10,7 @@ from context.intents import CancelRun
 from context.steps import FinishRun
 from storage.commits.finish_run import end_run
 from storage.locks import lock_run
-from storage.outbox import outbox_row
+from storage.outbox import SEND_AGAIN, outbox_row
 from storage.store import Store
 from storage.tables import outbox
 from storage.writes import WriteSet
@@ -43,6 +43,7 @@ async def request_stop(store: Store, request: RequestStop) -> StopRequested:
         writes = WriteSet()
         writes.sql(STOP, stopped=request.run_id)
         writes.insert(outbox, [intent], skip_existing=True)
+        writes.sql(SEND_AGAIN, sent_again=intent["outbox_id"])
         await writes.send(connection)
         status = run.status
         if status == "queued":

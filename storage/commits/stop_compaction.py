@@ -10,7 +10,7 @@ from context.errors import NotFoundError, RunActiveError
 from context.intents import CancelCompaction
 from storage.database import fetch_one
 from storage.episodes import LOCK
-from storage.outbox import outbox_row
+from storage.outbox import SEND_AGAIN, outbox_row
 from storage.store import Store
 from storage.tables import outbox
 from storage.writes import WriteSet
@@ -49,6 +49,7 @@ async def stop_compaction(store: Store, request: StopCompaction) -> UUID | None:
         writes = WriteSet()
         writes.sql(STOP, stopped=request.episode_id)
         writes.insert(outbox, [intent], skip_existing=True)
+        writes.sql(SEND_AGAIN, sent_again=intent["outbox_id"])
         await writes.send(connection)
         outbox_id: UUID = intent["outbox_id"]
         return outbox_id

@@ -118,6 +118,7 @@ async def test_a_supplement_reaches_the_open_execution_and_nothing_else(
     told = SignalSupplement(start.run_id, UUID(int=7), 2)
     assert await sender.signal(told) == "gone"
     assert await sender.cancel(CancelRun(start.run_id, 1)) == "gone"
+    assert await sender.compact(start.run_id) == "gone"
     await sender.start(start)
     assert await sender.signal(told) == "sent"
     assert await client.get_workflow_handle(start.workflow_id).query(STATE_QUERY) == [f"2 {UUID(int=7)}"]
@@ -147,6 +148,20 @@ async def test_an_idle_sessions_compaction_is_started_once_and_can_be_cancelled(
     assert await watch.standing_of_compaction(start.episode_id) == "canceled"
     assert await sender.start_compaction(start) == "sent"
     assert (await handle.describe()).run_id == described.run_id
+
+
+async def test_a_namespace_that_is_not_there_is_no_evidence_of_an_end(temporal_address: str, start: StartRun) -> None:
+    """W7, S13: a server that comes up without it knows nothing yet; what was meant for a workflow waits."""
+    client = await Client.connect(temporal_address, namespace="nowhere", data_converter=data_converter(), lazy=True)
+    lost = TemporalSender(client, task_queue="nobody")
+    for send in (
+        lost.signal(SignalSupplement(start.run_id, UUID(int=7), 2)),
+        lost.cancel(CancelRun(start.run_id, 1)),
+        lost.cancel_compaction(CancelCompaction(start.run_id, uuid4())),
+        lost.compact(start.run_id),
+    ):
+        with pytest.raises(UnavailableError):
+            await send
 
 
 async def test_a_server_that_is_away_is_one_error_without_foreign_text(start: StartRun) -> None:

@@ -173,6 +173,18 @@ async def test_of_a_run_that_was_stopped_before_it_opened_only_the_cancellation_
     assert await _unsent(store) == 0
 
 
+async def test_a_stop_that_is_asked_for_again_is_sent_again(store: Store, world: World) -> None:
+    """S8, W7: somebody may have set the workflow back, or Temporal a backup, since the first one arrived."""
+    question = await say(store, world, "q")
+    await open_run(store, OpenRun(run_id=question.run_id, execution_no=1))
+    post = Post()
+    for _ in range(2):
+        stop = await request_stop(store, RequestStop(question.run_id, world.owner_id))
+        assert stop.outbox_id is not None
+        assert await dispatch(store, post, stop.outbox_id) == "sent"
+    assert post.carried == [CancelRun(question.run_id, 1)] * 2
+
+
 async def test_only_the_newest_executions_start_is_sent(store: Store, world: World) -> None:
     """W3a."""
     question = await say(store, world, "q")
@@ -262,4 +274,6 @@ async def test_a_stopped_compaction_is_cancelled_once_it_has_started(store: Stor
     assert await dispatch(store, Post(), asked.outbox_id) == "sent"
     post = Post()
     assert await dispatch(store, post, outbox_id) == "sent"
-    assert [type(intent) for intent in post.carried] == [CancelCompaction]
+    await stop_compaction(store, StopCompaction(asked.episode_id, world.owner_id))
+    assert await dispatch(store, post, outbox_id) == "sent"
+    assert [type(intent) for intent in post.carried] == [CancelCompaction] * 2
