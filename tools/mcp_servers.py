@@ -18,8 +18,8 @@ from typing import Any
 
 import httpx2
 from mcp import Client, StdioServerParameters
+from mcp.client import stdio
 from mcp.client._transport import Transport
-from mcp.client.stdio import get_default_environment, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp.types import CONNECTION_CLOSED, REQUEST_TIMEOUT, CallToolResult
@@ -39,9 +39,12 @@ from tools.mcp_exchanges import (
     raise_failure,
 )
 from tools.mcp_listing import all_tools
-from tools.mcp_streams import UNDECODABLE, Heard, WatchedTransport
+from tools.mcp_streams import UNDECODABLE, Heard, WatchedTransport, WholeLines
 from tools.port import Delivery
 from tools.running import Caught, unless_stopped
+
+# Its own takes time in the square of a line's length, and memory without bounds (decision 0124).
+stdio.TextReceiveStream = WholeLines  # type: ignore[attr-defined]
 
 _IDLE_S = 600.0
 _WARDEN = (sys.executable, "-I", "-S", str(Path(__file__).with_name("warden.py")))
@@ -182,7 +185,7 @@ class _Opening:
         command = (*_WARDEN, str(os.getpid()), *(self.server.command or ()))
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
-        known = get_default_environment()
+        known = stdio.get_default_environment()
         # Programs that were installed beside this interpreter are found without an activated environment.
         path = os.pathsep.join(filter(None, (str(Path(sys.executable).parent), known.get("PATH"))))
         env = {"PATH": path}
@@ -190,7 +193,7 @@ class _Opening:
         # A copy is not validated: the SDK's type names three of Python's handlers, its reader takes each of them.
         parameters = parameters.model_copy(update={"encoding_error_handler": UNDECODABLE})
         # What a server writes to its standard error may be content, so it goes nowhere.
-        return stdio_client(parameters, stack.enter_context(open(os.devnull, "w")))
+        return stdio.stdio_client(parameters, stack.enter_context(open(os.devnull, "w")))
 
 
 class _Link:

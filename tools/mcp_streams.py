@@ -2,7 +2,7 @@
 
 The SDK drops a line that its parser refuses, and the call would wait for its time limit. A line that carries an answer
 is read again here: half of a surrogate pair (a cut emoji), or a byte that is no UTF-8, is replaced and marked; anything
-else is an error.
+else is an error. A line without end is cut off (decision 0124).
 """
 
 import json
@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
+from anyio.streams.text import TextReceiveStream
 from mcp.client._transport import ReadStream, Transport, TransportStreams
 from mcp.shared.message import SessionMessage
 from mcp.types import (
@@ -30,6 +31,8 @@ REPLACED = "agentloom/replaced"
 """In the `_meta` of a result: some of its text was replaced, as this transform says."""
 UNDECODABLE = "surrogateescape"
 """How bytes of a server's output that are no UTF-8 are read: they make their own line unreadable, and no other."""
+MAX_LINE_BYTES = 64 << 20
+_BEGINNING = 4_096
 _ID = re.compile(r'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,100}")')
 _CANNOT_START = "notifications/agentloom/cannot_start"
 
@@ -54,6 +57,48 @@ class Heard:
         if isinstance(message, JSONRPCResponse) and self.tools is not None:
             tools = message.result.get("tools")
             self.tools = tools if isinstance(tools, list) else []
+
+
+class WholeLines(TextReceiveStream):
+    """A server's output as text, in place of the SDK's own stream: lines as a whole, and none beyond all bounds.
+
+    The SDK puts what it is given behind what it has of a line and looks for its end from the beginning, piece by piece.
+    """
+
+    _pieces: list[bytes]
+    _size = 0
+    _is_skipping = False
+
+    def __post_init__(self, encoding: str, errors: str) -> None:
+        super().__post_init__(encoding, errors)
+        self._pieces, self._errors = [], errors
+
+    async def receive(self) -> str:
+        while True:
+            piece = await self.transport_stream.receive()
+            ends, newline, rest = piece.rpartition(b"\n")
+            if newline:
+                whole = self._whole(ends)
+                self._pieces, self._size, self._is_skipping = [rest], len(rest), False
+                return whole
+            if not self._is_skipping:
+                self._pieces.append(piece)
+                self._size += len(piece)
+            if self._size > MAX_LINE_BYTES:
+                return self._given_up()
+
+    def _whole(self, ends: bytes) -> str:
+        """The lines that are complete now; of one that was given up only what follows it."""
+        if self._is_skipping:
+            return (ends.partition(b"\n")[2] + b"\n").decode(errors=self._errors)
+        return b"".join([*self._pieces, ends, b"\n"]).decode(errors=self._errors)
+
+    def _given_up(self) -> str:
+        """A line in the place of one without end: a refusal, if its beginning says which call it answers."""
+        beginning = b"".join(self._pieces)[:_BEGINNING].decode(errors="replace")
+        self._pieces, self._size, self._is_skipping = [], 0, True
+        refusal = _refusal(beginning, f"The server's answer has more than {MAX_LINE_BYTES} bytes.")
+        return f"{refusal.model_dump_json(by_alias=True)}\n" if refusal else "\n"
 
 
 class WatchedTransport(AbstractAsyncContextManager[TransportStreams]):
@@ -120,7 +165,8 @@ def readable(item: SessionMessage | Exception) -> SessionMessage | Exception:
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(_mended(line), by_name=False))
     except (ValueError, RecursionError):
-        return _refusal(line) or item
+        refusal = _refusal(line, "The server's answer can't be read.")
+        return SessionMessage(refusal) if refusal else item
 
 
 def _answer_in(error: ValidationError) -> str | None:
@@ -146,9 +192,8 @@ def _mended(line: str) -> str:
     return without_lone_surrogates(json.dumps(value, ensure_ascii=False))
 
 
-def _refusal(line: str) -> SessionMessage | None:
+def _refusal(line: str, words: str) -> JSONRPCError | None:
     found = _ID.search(line)
     if found is None:
         return None
-    unreadable = ErrorData(code=PARSE_ERROR, message="The server's answer can't be read.")
-    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=json.loads(found[1]), error=unreadable))
+    return JSONRPCError(jsonrpc="2.0", id=json.loads(found[1]), error=ErrorData(code=PARSE_ERROR, message=words))

@@ -9,6 +9,7 @@ import pytest
 
 from tests.integration.tools.conftest import ROOT, opened
 from tests.support.tool_calls import entry, frozen, invocation, no_progress, no_secrets
+from tools import mcp_streams
 from tools.mcp import McpTool
 from tools.mcp_servers import McpServers
 from tools.port import ToolOutcome
@@ -51,6 +52,26 @@ async def test_a_line_that_is_no_utf8_costs_no_answer(servers: McpServers, noise
     """SPEC T1: noise on a server's output is skipped, whatever its bytes are."""
     outcome = await answered(servers, '{"content": [{"type": "text", "text": "fine"}]}', noise=list(noise))
     assert (outcome.status, outcome.content, outcome.transforms) == ("ok", "fine", ())
+
+
+async def test_a_line_that_is_longer_than_any_answer_is_refused_at_once(
+    servers: McpServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SPEC T9; decision 0124: its call is told, and neither its own end nor the next answer is lost."""
+    monkeypatch.setattr(mcp_streams, "MAX_LINE_BYTES", 100_000)
+    outcome = await answered(servers, json.dumps({"content": [{"type": "text", "text": "z" * 300_000}]}))
+    assert error_type(outcome) == "McpError"
+    assert "more than 100000 bytes" in outcome.content
+
+
+async def test_noise_without_a_lines_end_takes_no_answer_along(
+    servers: McpServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SPEC T1, T9: nobody is told of it; the line that ends it is lost with it, and not the one behind."""
+    monkeypatch.setattr(mcp_streams, "MAX_LINE_BYTES", 100_000)
+    noise = list(b"x" * 300_000 + b"\n")
+    outcome = await answered(servers, '{"content": [{"type": "text", "text": "fine"}]}', noise=noise)
+    assert (outcome.status, outcome.content) == ("ok", "fine")
 
 
 async def test_a_byte_in_an_answer_that_is_no_utf8_is_replaced_and_marked(servers: McpServers) -> None:
