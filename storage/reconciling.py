@@ -3,10 +3,12 @@
 A Run is asked about once it has been silent for a while, and never while its start still waits to be sent. The end is
 the ordinary `finish_run`, fenced by execution number: a Run that has ended or gone on meanwhile stays as it is. An end
 is always committed before its workflow closes, so a Run that is still active after the question has lost its workflow.
-The same goes for the compactions of idle Sessions (SPEC K12), ended by the ordinary `fail_episode`.
+The same goes for the compactions of idle Sessions (SPEC K12), ended by the ordinary `fail_episode`. One whose end can't
+be written, since its rows are damaged, is named in the log, and keeps no other from ending.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from uuid import UUID
@@ -14,13 +16,15 @@ from uuid import UUID
 from sqlalchemy import text
 
 from context.episodes import FailEpisode
-from context.errors import CompactionFailedError, RunLostError, SupersededError, UnavailableError
+from context.errors import AgentLoomError, CompactionFailedError, RunLostError, SupersededError, UnavailableError
 from context.standing import Standing, Watch
 from context.steps import FinishRun
 from storage.commits.fail_episode import fail_episode
 from storage.commits.finish_run import finish_run
 from storage.database import fetch_all
 from storage.store import Store
+
+LOG = logging.getLogger(__name__)
 
 QUIET_S = 4.0  # a Run with a younger event is not asked about
 PAUSE_S = 2.0
@@ -129,6 +133,7 @@ class Reconciler:
         self._on_end = on_end
         self._quiet_s = quiet_s
         self._after = START
+        self._named: set[UUID] = set()
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def run(self) -> None:
@@ -159,6 +164,8 @@ class Reconciler:
                 return end is not None and await self._end(end)
             except UnavailableError:
                 return False
+            except AgentLoomError as error:
+                return self._named_once("run", run.run_id, error)
 
     async def _look_at_compaction(self, episode_id: UUID) -> bool:
         async with self._places:
@@ -167,6 +174,15 @@ class Reconciler:
                 return end is not None and await fail_episode(self._store, end)
             except UnavailableError:
                 return False
+            except AgentLoomError as error:
+                return self._named_once("compaction", episode_id, error)
+
+    def _named_once(self, kind: str, identity: UUID, error: AgentLoomError) -> bool:
+        """Say which one could not be ended, and why; it is tried again in each round."""
+        if identity not in self._named:
+            self._named.add(identity)
+            LOG.error("The end of %s %s could not be written: %s %s", kind, identity, error.code, error.message)
+        return False
 
     async def _end(self, end: FinishRun) -> bool:
         """Whether this end now stands; a Run that went on or ended by itself keeps what it has."""

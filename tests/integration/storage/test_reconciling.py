@@ -9,6 +9,7 @@ from context.errors import UnavailableError
 from context.standing import Standing
 from context.steps import OpenRun
 from storage.commits.compact_session import CompactSession, compact_session
+from storage.commits.create_session import CreateSession, create_session
 from storage.commits.open_run import open_run
 from storage.commits.request_stop import RequestStop, request_stop
 from storage.commits.resume_run import ResumeRun, resume_run
@@ -190,6 +191,22 @@ class EndedMeanwhile(OfRuns):
     async def standing(self, run_id: UUID, execution_no: int) -> Standing:
         await end_run(self.store, self.run_id, "timed_out")
         return "failed"
+
+
+async def test_a_run_whose_end_cannot_be_written_keeps_no_other_from_ending(
+    store: Store, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S13: one damaged row, and each worker would end with an error of its own for ever; it is named instead."""
+    damaged = await say(store, world, "q")
+    await open_execution(store, damaged.run_id)
+    await execute(store, "UPDATE runs SET event_head = 0")
+    session = await create_session(store, CreateSession(world.space_id, world.owner_id, "scout"))
+    other = await say(store, world, "q", session_id=session.session_id)
+    await open_execution(store, other.run_id)
+    reconciler = Reconciler(store, Told("missing"), quiet_s=0)
+    assert [await reconciler.round(), await reconciler.round()] == [1, 0]
+    assert await rows(store, "SELECT run_id FROM runs WHERE status = 'failed'") == [{"run_id": other.run_id}]
+    assert [str(damaged.run_id) in record.getMessage() for record in caplog.records] == [True]
 
 
 # --- compactions of idle Sessions ------------------------------------------------------------------------------------
