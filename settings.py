@@ -281,6 +281,24 @@ class DevOverrides(_FromEnvironment):
     def has_temporal(self) -> bool:
         return bool(self.temporal_address or self.temporal_profile or self.temporal_config_file)
 
+    @staticmethod
+    def none() -> "DevOverrides":
+        """Nothing, whatever the environment names: for a stack that touches nothing but its own."""
+        return DevOverrides.model_construct()
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables that said it."""
+        named = {
+            "DATABASE_URL": self.database_url,
+            "TEMPORAL_ADDRESS": self.temporal_address,
+            "TEMPORAL_PROFILE": self.temporal_profile,
+            "TEMPORAL_CONFIG_FILE": self.temporal_config_file,
+            "AGENTLOOM_MASTER_KEYS": self.master_keys,
+            "AGENTLOOM_INDEX_KEY": self.index_key,
+        }
+        return tuple(name for name, value in named.items() if value)
+
 
 _S = TypeVar("_S", bound=BaseSettings)
 

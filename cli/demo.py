@@ -3,8 +3,8 @@
 Progress goes to standard error as it happens; the answer and each claim, with the command that shows it, are the data.
 
 The stack and its data are the demo's own, in `.agentloom/demo`; they are made anew each time, and everything that was
-started is stopped at the end. What it says can be looked at again when a stack is started on that folder: each command
-names the folder, so that it asks no other stack.
+started is stopped at the end. No server that the environment names is touched. What it says can be looked at again when
+a stack is started on that folder: each command names the folder, so that it asks no other stack.
 """
 
 import asyncio
@@ -85,10 +85,11 @@ def _make_room() -> None:
 async def _demo(question: str, began: float) -> int:
     from cli.client import Api, Target
     from cli.following import exit_code
+    from settings import DevOverrides
     from stack.dev import DevOptions, running_stack
 
     options = DevOptions(DATA_DIR, api_port=0, temporal_port=0, ui_port=0, pg_port=0, app_dir=EXAMPLE)
-    async with running_stack(options) as stack:
+    async with running_stack(options, overrides=DevOverrides.none()) as stack:
         description = stack.description
         note(_stack_line(description, time.monotonic() - began))
         async with Api(Target(description["api"], description["api_key"])) as api:
@@ -218,8 +219,12 @@ def program() -> str:
 
 def _first_command(ui_port: int) -> str:
     """What has to run while the claims are looked at; beside a stack of one's own too."""
+    from settings import load_dev_overrides
+
     ports = f"--api-port 0 --temporal-port 0 --pg-port 0 --ui-port {ui_port}"
     command = f"{program()} dev --data-dir {DATA_DIR} --app-dir {os.path.relpath(EXAMPLE)} {ports}"
+    if others := "".join(f" -u {name}" for name in load_dev_overrides().variables):  # `dev` would use them
+        command = f"env{others} {command}"
     return f"To look closer, first in another terminal: {command}"
 
 

@@ -49,13 +49,19 @@ def dev(
     asyncio.run(_run(options, as_json=json))
 
 
+def stop_signals() -> list[signal.Signals]:
+    """What ends the stack in order: Ctrl-C, a wish of the system, and a closed terminal unless `nohup` goes before."""
+    hang_up = [] if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else [signal.SIGHUP]
+    return [signal.SIGINT, signal.SIGTERM, *hang_up]
+
+
 async def _run(options: Any, *, as_json: bool) -> None:
     """Stopping is cancelling this task: once for an ordered stop, once more to kill what is left."""
     from stack.dev import running_stack
 
     task = asyncio.current_task()
     assert task is not None
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     started = time.monotonic()
     try:

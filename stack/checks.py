@@ -77,13 +77,18 @@ async def check_temporal(place: Whereabouts) -> list[Finding]:
     """Temporal answers, knows our search attributes, and a worker polls the task queue."""
     if not place.temporal_from_environment and place.temporal_address is None:
         why = "none is named by TEMPORAL_ADDRESS, and no stack runs in this folder"
-        return [Broken("Temporal", why, place.start), Skipped("worker", "needs Temporal")]
+        return _without_worker(Broken("Temporal", why, place.start))
     try:
         client = await place.temporal_client()
         missing = await temporal.missing_search_attributes(client)
         return [_judge_attributes(missing, client), await check_worker(client, place.task_queue)]
     except (RPCError, RuntimeError) as error:
-        return [_without_temporal(place, error), Skipped("worker", "needs Temporal")]
+        return _without_worker(_without_temporal(place, error))
+
+
+def _without_worker(temporal: Broken) -> list[Finding]:
+    """No worker has anything to poll then; who asks for the worker alone is not told that it is well."""
+    return [temporal, Broken("worker", "has nothing to poll without Temporal", temporal.mend)]
 
 
 def _without_temporal(place: Whereabouts, error: RPCError | RuntimeError) -> Broken:

@@ -217,6 +217,7 @@ class DevStack:
             "AGENTLOOM_API_HOST": LOOPBACK,
             "AGENTLOOM_API_PORT": str(self._servers.api_port),
             "AGENTLOOM_WORK_DIR": str(data_dir / "work"),
+            "AGENTLOOM_TASK_QUEUE": self._overrides.task_queue,
             "DATABASE_URL": self._servers.database_url,
         }
         if self._options.app_dir:
@@ -263,15 +264,18 @@ def _unmade_if_refused(new_folder: Path | None) -> Iterator[None]:
 
 @asynccontextmanager
 async def running_stack(
-    options: DevOptions, *, on_note: Callable[[str], None] = lambda note: None
+    options: DevOptions,
+    *,
+    overrides: DevOverrides | None = None,
+    on_note: Callable[[str], None] = lambda note: None,
 ) -> AsyncIterator[DevStack]:
-    """A stack that is up for the length of the block, and gone after it.
+    """A stack that is up for the length of the block, and gone after it; without `overrides` by the environment's.
 
     Raises:
         StackError: it can't start, or another one runs on the same folder.
         SettingsError: the environment names a server or key in a form that is not valid.
     """
-    overrides = load_dev_overrides()
+    overrides = overrides or load_dev_overrides()
     if overrides.has_temporal:
         load_temporal_options()  # before anything is made
     _check_app_dir(options.app_dir)

@@ -17,6 +17,13 @@ MOST_LINES = 24  # with the line of the installation before it: 25
 SLOWEST_S = 30  # ten when nothing else runs on the machine, which a test cannot know
 
 
+OF_OTHERS = {
+    "DATABASE_URL": "postgresql://ann@127.0.0.1:1/precious",
+    "TEMPORAL_ADDRESS": "127.0.0.1:1",
+    "AGENTLOOM_TASK_QUEUE": "of-others",
+}
+
+
 @dataclass(frozen=True)
 class Shown:
     """What the demo says: its progress on standard error, its answer and claims on standard output."""
@@ -40,9 +47,9 @@ class Shown:
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
-    """What the demo prints, run once in an empty folder."""
+    """What the demo prints, run once in an empty folder, in a shell of somebody who has servers of their own."""
     folder = tmp_path_factory.mktemp("demo")
-    answer = run_agentloom("demo", folder=folder)
+    answer = run_agentloom("demo", folder=folder, environment=OF_OTHERS)
     assert answer.returncode == 0, answer.stderr
     return Shown(str(answer.stderr), str(answer.stdout), folder)
 
@@ -100,6 +107,12 @@ CLAIMS = (
 def test_each_claim_has_a_command_or_link_that_shows_it(shown: Shown) -> None:
     """SPEC 17, A9, M7."""
     assert [claim for claim in CLAIMS if not re.search(rf"^{claim}$", shown.claims, re.MULTILINE)] == []
+
+
+def test_the_demo_touches_no_server_of_the_environment(shown: Shown) -> None:
+    """SPEC 17: it would bring its schema, its user and its agent into somebody's database."""
+    assert "PostgreSQL None" not in shown.progress
+    assert shown.stack_command.startswith("env -u DATABASE_URL -u TEMPORAL_ADDRESS ")
 
 
 def test_nothing_of_the_demo_is_left_running(shown: Shown) -> None:

@@ -137,6 +137,12 @@ def test_doctor_names_a_command_for_each_failure(tmp_path: Path) -> None:
     assert answer.returncode == 3
 
 
+def test_no_worker_is_well_where_temporal_is_away(tmp_path: Path) -> None:
+    """SPEC 17: the health check of a container asks for the worker alone."""
+    for environment in ({}, {"TEMPORAL_ADDRESS": "127.0.0.1:1"}):
+        assert run_agentloom("doctor", "--part", "worker", environment=environment, folder=tmp_path).returncode == 3
+
+
 def test_doctor_names_the_folder_that_it_looked_at(tmp_path: Path) -> None:
     """SPEC 17: a stack that is started elsewhere would mend nothing."""
     folder = tmp_path / "mine"
