@@ -68,6 +68,7 @@ class ApiServer(uvicorn.Server):
                 host=host,
                 port=port,
                 http=ProblemProtocol,
+                ws="none",  # else a library that a tool brings would answer upgrades here
                 h11_max_incomplete_event_size=LONGEST_HEAD,
                 loop="none",
                 log_config=None,

@@ -11,7 +11,7 @@ import shutil
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from stack.errors import StackError, UnusableServerError, WrongOptionError
 from stack.files import write_json
 from stack.lock import locked
 from stack.ports import LOOPBACK, accepts_connections, wanted_port
-from stack.secrets import DATABASE, DevSecrets, load_or_make
+from stack.secrets import DATABASE, DevSecrets, keep_api_key, load_or_make
 from stack.supervisor import Supervisor
 
 NAMES = ("postgres", "temporal", "worker", "api")
@@ -143,11 +143,15 @@ class DevStack:
             )
         await self._check_schema_known()
         await upgrade(self._servers.database_url)
-        await ensure_dev_user(
+        api_key = await ensure_dev_user(
             self._servers.database_url,
             index_key=parse_index_key(self._secrets.index_key),
             api_key=self._secrets.api_key,
         )
+        if api_key != self._secrets.api_key:
+            keep_api_key(self._options.data_dir, api_key)
+            self._secrets = replace(self._secrets, api_key=api_key)
+            self._on_note("the key of the development user was revoked; it has another one now")
 
     async def _check_schema_known(self) -> None:
         from storage.migrate import knows, revision

@@ -50,6 +50,12 @@ def load_or_make(data_dir: Path, *, overrides: DevOverrides | None = None) -> De
     return _with_overrides({name: stored[name] for name in FIELDS}, overrides)
 
 
+def keep_api_key(data_dir: Path, api_key: str) -> None:
+    """Keep another key of the development user, since the one before was revoked."""
+    path = data_dir / FILE_NAME
+    write_json(path, (read_json(path) or {}) | {"api_key": api_key})
+
+
 def _make() -> dict[str, str]:
     return {
         "master_keys": f"dev:{_key()}",

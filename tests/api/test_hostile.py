@@ -53,6 +53,7 @@ LINES: dict[str, tuple[str, set[int]]] = {
     "a slash in a name": (f"GET /api/v1/agents/{MARK}%2fb", {404}),
     "NUL in a name": (f"GET /api/v1/agents/{MARK}%00", {404}),
     "no UTF-8 in a name": (f"GET /api/v1/agents/{MARK}%ff", {404}),
+    "an upgrade": ("GET /api/v1/nothing HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: websocket\r\nX: x", {404}),
     "half an escape": (f"GET /api/v1/agents/{MARK}%f", {404}),
     "a line break in a name": (f"GET /api/v1/agents/{MARK}%0d%0aX:y", {404}),
     "a path of 30 000 characters": ("GET /api/v1/agents/" + MARK * 2_000, {400, 404, 414, 422, 431}),

@@ -206,6 +206,24 @@ def test_a_kill_of_the_parent_leaves_nothing_and_the_data_goes_on(tmp_path: Path
         assert is_whole(second)
 
 
+def test_who_revoked_the_key_of_the_development_user_is_not_locked_out(
+    tmp_path: Path, empty_database_url: str, temporal_address: str
+) -> None:
+    """SPEC 17, Y1: the next start makes another one; the old one stays revoked."""
+    environment = {"DATABASE_URL": empty_database_url, "TEMPORAL_ADDRESS": temporal_address}
+    with running_dev(tmp_path / "data", environment=environment) as first:
+        asking = {"AGENTLOOM_API": first.description["api"], "AGENTLOOM_API_KEY": first.description["api_key"]}
+        [key] = json.loads(run_agentloom("keys", "list", "--json", environment=asking).stdout)
+        assert run_agentloom("keys", "revoke", key["key_id"], environment=asking).returncode == 0
+    with running_dev(tmp_path / "data", environment=environment) as second:
+        asking = {"AGENTLOOM_API": second.description["api"]}
+        for told, code in ((first, 4), (second, 0)):
+            key = {"AGENTLOOM_API_KEY": told.description["api_key"]}
+            assert run_agentloom("sessions", "list", environment=asking | key).returncode == code
+    kept = json.loads((tmp_path / "data" / "secrets.json").read_text())
+    assert kept["api_key"] == second.description["api_key"]
+
+
 def test_servers_named_in_the_environment_are_used(
     tmp_path: Path, postgres_server: PostgresServer, empty_database_url: str, temporal_address: str
 ) -> None:
