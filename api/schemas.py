@@ -253,6 +253,12 @@ class UsageTotals(Answer):
     cost: Decimal | None
 
 
+class UsageReport(UsageTotals):
+    """The same by what the calls were for: `business` answers, `compaction` summarises."""
+
+    by_purpose: dict[str, UsageTotals]
+
+
 class RunEntry(Answer):
     """A Run as it stands. `event_head` is the `run_seq` of its newest event."""
 

@@ -9,7 +9,7 @@ from api.admin_schemas import CreatedKey, CreateKey, CreateUser, KeyList, UserEn
 from api.auth import Admin, Caller
 from api.openapi import refusals, router
 from api.paging import Cursor, Limit
-from api.schemas import UsageTotals
+from api.schemas import UsageReport, UsageTotals
 from api.wiring import Services, Wired
 from storage import reads
 from storage.commits import create_key as keying
@@ -55,10 +55,14 @@ async def revoke_key(key_id: UUID, caller: Admin, services: Wired) -> Response:
     return Response(status_code=204)
 
 
-@routes.get("/usage", responses=refusals())
-async def read_usage(caller: Caller, services: Wired) -> UsageTotals:
-    """Tokens and cost of all your Runs."""
-    return UsageTotals.model_validate(await reads.usage(services.store, caller.user_id))
+@routes.get("/usage", responses=refusals(404))
+async def read_usage(caller: Caller, services: Wired, session: UUID | None = None) -> UsageReport:
+    """Tokens and cost of all your Runs and sessions, or of one session."""
+    store, owner_id = services.store, caller.user_id
+    used = reads.session_usage(store, session, owner_id) if session else reads.usage(store, owner_id)
+    totals = UsageTotals.model_validate(await used)
+    by_purpose = await reads.usage_by_purpose(store, owner_id, session)
+    return UsageReport.model_validate(totals.model_dump() | {"by_purpose": by_purpose})
 
 
 async def _user_id(services: Services, caller: Admin, name: str | None) -> UUID:

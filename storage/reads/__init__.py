@@ -24,7 +24,7 @@ from storage.reads.people import KeyRow, Principal, UserRow, find_key, keys, use
 from storage.reads.releases import release
 from storage.reads.runs import EventRow, InstanceRow, RunRow, instances, run, run_events, runs
 from storage.reads.sessions import SessionRow, session, sessions
-from storage.reads.usage import UsageTotals, session_usage, usage
+from storage.reads.usage import UsageTotals, session_usage, usage, usage_by_purpose
 from storage.reads.verifying import Checked, verified
 
 __all__ = [
@@ -87,6 +87,7 @@ __all__ = [
     "sessions",
     "stored_key",
     "usage",
+    "usage_by_purpose",
     "users",
     "verified",
 ]

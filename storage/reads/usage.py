@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from storage.database import fetch_one
+from storage.database import fetch_all, fetch_one
 from storage.reads.owned import check_session
 from storage.reads.pages import found
 from storage.store import Store
@@ -53,6 +53,33 @@ TOTALS = """
 """
 ALL = text(TOTALS.format(which="s.owner_id = :owner_id"))
 OF_SESSION = text(TOTALS.format(which="s.owner_id = :owner_id AND s.session_id = :session_id"))
+
+
+# By what each call was for; the same attempts that the sums of Runs were made of.
+BY_PURPOSE = """
+    SELECT o.purpose, sum(coalesce((a.usage ->> 'input_tokens')::bigint, 0))::bigint AS input_tokens,
+           sum(coalesce((a.usage ->> 'output_tokens')::bigint, 0))::bigint AS output_tokens,
+           sum(coalesce((a.usage ->> 'cached_tokens')::bigint, 0))::bigint AS cached_tokens,
+           count(*) FILTER (WHERE a.usage ->> 'input_tokens' IS NULL OR a.usage ->> 'output_tokens' IS NULL
+                                  OR a.usage @> '{{"estimated": true}}') AS unknown,
+           CASE WHEN bool_or(a.cost IS NULL) THEN NULL ELSE sum(a.cost) END AS cost
+    FROM sessions s JOIN operations o USING (session_id) JOIN attempts a USING (operation_id)
+    WHERE a.usage IS NOT NULL AND {which}
+    GROUP BY o.purpose ORDER BY o.purpose
+"""
+ALL_BY_PURPOSE = text(BY_PURPOSE.format(which="s.owner_id = :owner_id"))
+SESSION_BY_PURPOSE = text(BY_PURPOSE.format(which="s.owner_id = :owner_id AND s.session_id = :session_id"))
+
+
+async def usage_by_purpose(store: Store, owner_id: UUID, session_id: UUID | None = None) -> dict[str, UsageTotals]:
+    """What calls of each purpose used, all of the owner's or those of one Session. Raises NotFoundError."""
+    async with store.reading() as connection:
+        if session_id is None:
+            rows = await fetch_all(connection, ALL_BY_PURPOSE, owner_id=owner_id)
+        else:
+            await check_session(connection, session_id, owner_id)
+            rows = await fetch_all(connection, SESSION_BY_PURPOSE, owner_id=owner_id, session_id=session_id)
+    return {row["purpose"]: UsageTotals(**{name: row[name] for name in UsageTotals.FIELDS}) for row in rows}
 
 
 async def usage(store: Store, owner_id: UUID) -> UsageTotals:

@@ -51,6 +51,27 @@ async def test_a_call_that_came_to_no_summary_has_been_used_and_is_paid_for(worl
     assert Decimal((await world.get("/usage"))["cost"]) == ONE_CALL * calls
 
 
+async def test_what_was_used_is_told_by_purpose_and_for_one_session(world: RunWorld) -> None:
+    """SPEC L5: of all sessions and of one; the parts add up to the whole, and another's session is not there."""
+    await world.publish(tools=["repeat"], **PRICED)
+    world.model.add(*[scripted([repeated(1_200)] * 4 + ["done"], [SUMMARY])] * 12)
+    run = await world.ask()
+    assert run["status"] == "succeeded"
+    world.model.add(scripted(["fine"], [SUMMARY]))
+    await world.ask()
+    everything = await world.get("/usage")
+    assert set(everything["by_purpose"]) == {"business", "compaction"}
+    for name in ("input_tokens", "output_tokens", "cached_tokens", "unknown"):
+        assert sum(part[name] for part in everything["by_purpose"].values()) == everything[name]
+    summaries = [one for one in await world.operations(run["run_id"]) if one["purpose"] == "compaction"]
+    one_session = await world.get("/usage", session=run["session_id"])
+    assert one_session["by_purpose"]["compaction"]["input_tokens"] == 50 * len(summaries) > 0
+    assert Decimal(one_session["by_purpose"]["compaction"]["cost"]) == ONE_CALL * len(summaries)
+    assert Decimal(one_session["cost"]) == Decimal(run["usage"]["cost"]) < Decimal(everything["cost"])
+    nobodys = await world.http.get("/usage", params={"session": run["run_id"]})
+    assert (nobodys.status_code, nobodys.json()["code"]) == (404, "NOT_FOUND")
+
+
 async def test_a_summary_that_is_not_used_is_paid_for_all_the_same(world: RunWorld) -> None:
     """SPEC K8, K13: it did not shrink the request, but it was written."""
     context = {"summary_target_tokens": 900, "keep_recent_tokens": 0}
