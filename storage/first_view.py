@@ -7,7 +7,6 @@ Reads references, not content; only this request may cost more with the number o
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
@@ -91,23 +90,20 @@ async def _projected(
     # Below the trigger only what was asked for is looked for: the originals say more.
     asked_for = total_tokens(items) + terms.beside < terms.budget.trigger
     older = Older(heads.run_no - 1 - (0 if terms.whole_session else whole), terms.whole_session)
-    names: dict[str, Any] = {"estimator_id": terms.counter.estimator_id, "asked_for": asked_for}
-    return await _reusing(measuring.connection, heads, items, older, names)
+    return await _reusing(measuring, heads, items, older, asked_for=asked_for)
 
 
 async def _with_asked_for(measuring: Measuring, heads: Heads, items: tuple[ViewItem, ...]) -> tuple[ViewItem, ...]:
     """An inherited list with the summary that somebody asked for since, if it stands for a part of it (SPEC K12)."""
-    older = Older(heads.run_no - 1, whole=True)
-    names: dict[str, Any] = {"estimator_id": measuring.counter.estimator_id, "asked_for": True}
-    return await _reusing(measuring.connection, heads, items, older, names)
+    return await _reusing(measuring, heads, items, Older(heads.run_no - 1, whole=True), asked_for=True)
 
 
 async def _reusing(
-    connection: AsyncConnection, heads: Heads, items: tuple[ViewItem, ...], older: Older, names: dict[str, Any]
+    measuring: Measuring, heads: Heads, items: tuple[ViewItem, ...], older: Older, *, asked_for: bool
 ) -> tuple[ViewItem, ...]:
     """The list with the best earlier summary in it, unless that would part a call from its results (SPEC A4)."""
-    reused = await with_reused(connection, heads, items, older, **names)
-    return items if reused != items and await breaks_pairs(connection, reused) else reused
+    reused = await with_reused(measuring, heads, items, older, asked_for=asked_for)
+    return items if reused != items and await breaks_pairs(measuring.connection, reused) else reused
 
 
 async def _inherited(measuring: Measuring, saved: ReusableView) -> tuple[ViewItem, ...]:

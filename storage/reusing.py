@@ -20,13 +20,12 @@ from context.views import ViewItem
 from storage.covering import CHAIN, changed_pieces, covered_among
 from storage.database import fetch_all, fetch_value
 from storage.heads import Heads
+from storage.measuring import Measuring
 
 NEWEST = text("""
-    SELECT s.snapshot_id, s.runs, s.pieces, s.message_id, s.revisions,
-           CAST(p.tokens ->> :estimator AS integer) AS tokens
-    FROM snapshots s JOIN payloads p ON p.payload_id = s.message_id JOIN compaction_episodes e USING (episode_id)
-    WHERE s.session_id = :session_id AND s.activated AND s.outdated_at IS NULL
-      AND s.runs <@ CAST(:older AS integer[]) AND p.tokens -> :estimator IS NOT NULL
+    SELECT s.snapshot_id, s.runs, s.pieces, s.message_id, s.revisions
+    FROM snapshots s JOIN compaction_episodes e USING (episode_id)
+    WHERE s.session_id = :session_id AND s.activated AND s.outdated_at IS NULL AND s.runs <@ CAST(:older AS integer[])
       AND (NOT :asked_for OR e.operation_id IS NULL) AND s.snapshot_id <> ALL(CAST(:shown AS uuid[]))
     ORDER BY s.made_no DESC LIMIT 20
 """)
@@ -57,22 +56,16 @@ class Older:
 
 
 async def with_reused(
-    connection: AsyncConnection,
-    heads: Heads,
-    items: Sequence[ViewItem],
-    older: Older,
-    *,
-    estimator_id: str,
-    asked_for: bool,
+    measuring: Measuring, heads: Heads, items: Sequence[ViewItem], older: Older, *, asked_for: bool
 ) -> tuple[ViewItem, ...]:
     """The first list of a Run with the best earlier summary in it, or as it is if none fits.
 
     `asked_for`: only summaries that somebody asked for while the Session was idle. A summary that the list shows
     already is taken out if the new one was made from it; otherwise the list stays as it is.
     """
-    runs = frozenset(range(1, older.through_run + 1))
+    connection, runs = measuring.connection, frozenset(range(1, older.through_run + 1))
     shown = [item.source_id for item in items if item.kind == "summary"]
-    binds = {"session_id": heads.session_id, "older": sorted(runs), "estimator": estimator_id}
+    binds = {"session_id": heads.session_id, "older": sorted(runs)}
     rows: Any = await fetch_all(connection, NEWEST, **binds, asked_for=asked_for, shown=shown) if runs else []
     known = {row["snapshot_id"]: row for row in rows if await _folds_all(connection, row["snapshot_id"], shown)}
     candidates = [
@@ -83,7 +76,7 @@ async def with_reused(
     if best is None:
         return tuple(items)
     row = known[best.snapshot_id]
-    summary = summary_item(best.snapshot_id, row["message_id"], row["tokens"])
+    [summary] = await measuring.measure_stored([summary_item(best.snapshot_id, row["message_id"], 0)])
     covered = await covered_among(connection, best.snapshot_id, [piece_of(item) for item in items])
     return without_covered(items, summary, covered | {piece_of(item) for item in items if item.kind == "summary"})
 

@@ -69,16 +69,31 @@ MISQUOTED = text("""
                       WHERE m.record_id = c.record_id AND m.payload_id = v.payload_id)
     ORDER BY c.context_seq, c.record_id
 """)
-# A saved view that has lost items, or that claims records of a Run which its own could not see.
+# How far a Run saw its Session at its first request follows from its own first record and from those of later Runs. A
+# saved view is a part of its Run's own list; it may claim what it saw and what is its own, and nothing of later Runs.
 VIEWS = text("""
-    SELECT v.run_id, v.through_seq FROM session_views v
-    WHERE v.session_id = :session_id AND v.through_seq IS NOT NULL AND (
-      v.view_length <> (SELECT count(*) FROM view_items i WHERE i.view_id = v.view_id AND i.pos < v.view_length)
-      OR EXISTS (SELECT 1 FROM runs r JOIN context_records k ON k.run_id = r.run_id
-                   JOIN role_contexts x USING (context_id)
-                 WHERE r.session_id = v.session_id AND r.run_no > v.run_no AND k.seq <= v.through_seq
-                   AND x.instance = 'main'))
-    ORDER BY v.run_no
+    WITH firsts AS (
+      SELECT r.run_id, r.run_no, min(k.seq) AS own, min(min(k.seq)) OVER (
+        ORDER BY r.run_no DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS later
+      FROM runs r JOIN context_records k ON k.run_id = r.run_id JOIN role_contexts x USING (context_id)
+      WHERE r.session_id = :session_id AND x.instance = 'main' GROUP BY r.run_id, r.run_no
+    )
+    SELECT f.run_id, v.through_seq FROM firsts f JOIN session_views v ON v.run_id = f.run_id
+      JOIN role_contexts c ON c.run_id = f.run_id AND c.instance = 'main'
+      LEFT JOIN request_views w ON w.view_id = v.view_id
+    WHERE NOT coalesce(
+      v.session_id = :session_id AND v.run_no = f.run_no AND v.observed_seq = least(f.own, f.later) - 1
+      AND CASE WHEN v.through_seq IS NULL THEN v.view_id IS NULL AND v.view_length IS NULL ELSE
+        w.context_id = c.context_id AND v.through_seq < coalesce(f.later, v.through_seq + 1)
+        AND v.view_length = (SELECT count(*) FROM view_items i WHERE i.view_id = v.view_id AND i.pos < v.view_length)
+        AND 0 = (SELECT count(*) FROM view_items i JOIN context_records k
+                   ON k.record_id = i.source_id OR (k.context_id = c.context_id AND k.input_id = i.source_id)
+                 WHERE i.view_id = v.view_id AND i.pos >= v.view_length AND k.context_id = c.context_id
+                   AND k.seq <= v.through_seq)
+        AND (v.through_seq = v.observed_seq OR 0 < (
+               SELECT count(*) FROM context_records k WHERE k.context_id = c.context_id AND k.seq = v.through_seq))
+        END, false)
+    ORDER BY f.run_no
 """)
 REQUESTS = text("""
     SELECT o.operation_id, o.view_id, o.view_length,

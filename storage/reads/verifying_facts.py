@@ -142,6 +142,35 @@ SUMMARIES = text("""
     ORDER BY s.made_no
 """)
 
+# What an episode tells in numbers is what it was opened and ended with. One that a Run's end closed has no event of it.
+EPISODES = text("""
+    SELECT 'episode/' || e.episode_id AS subject, CAST(NULL AS bigint) AS place
+    FROM compaction_episodes e
+      LEFT JOIN run_events b ON b.run_id = e.run_id AND b.type = 'compaction_started'
+        AND b.body ->> 'episode_id' = CAST(e.episode_id AS text)
+      LEFT JOIN run_events f ON f.run_id = e.run_id AND f.type = 'compaction_finished'
+        AND f.body ->> 'episode_id' = CAST(e.episode_id AS text)
+      CROSS JOIN LATERAL (SELECT count(*) AS finished FROM run_events p
+                          WHERE p.run_id = e.run_id AND p.type = 'compaction_progress'
+                            AND p.body ->> 'episode_id' = CAST(e.episode_id AS text)) n
+    WHERE e.session_id = :session_id AND NOT coalesce(
+      e.cursor = n.finished
+      AND CASE WHEN b.run_id IS NULL THEN e.view_id IS NULL AND e.cursor = 0 ELSE
+        b.body ->> 'source' = e.source AND b.body -> 'causes' = to_jsonb(e.causes)
+        AND (b.body ->> 'estimated', b.body ->> 'material', b.body ->> 'target')
+          = (CAST(e.estimated AS text), CAST(e.material AS text), e.target ->> 'summary') END
+      AND CASE e.status
+        WHEN 'succeeded' THEN f.body ->> 'outcome' = e.outcome AND (e.outcome = 'nothing_to_compact' OR (
+          f.body ->> 'tokens_after', f.body ->> 'calls', f.body -> 'reaches_target', f.body -> 'under_trigger',
+          f.body -> 'truncated') = (CAST(e.tokens_after AS text), CAST(e.blocks AS text), to_jsonb(e.reaches_target),
+                                    to_jsonb(e.under_trigger), to_jsonb(e.truncated)) AND e.cursor = e.blocks)
+        WHEN 'failed' THEN f.body ->> 'outcome' = 'failed'
+          AND (f.body ->> 'code', f.body ->> 'reason') = (e.failure ->> 'code', e.failure ->> 'reason')
+        WHEN 'cancelled' THEN coalesce(f.body ->> 'outcome', 'cancelled') = 'cancelled'
+        ELSE e.status IN ('queued', 'running') AND f.run_id IS NULL END, false)
+    ORDER BY e.made_no
+""")
+
 STATEMENTS: tuple[tuple[BreakKind, TextClause], ...] = (
     ("record", RECORDS),
     ("input", INPUTS),
@@ -150,6 +179,7 @@ STATEMENTS: tuple[tuple[BreakKind, TextClause], ...] = (
     ("run", RUN_NUMBERS),
     ("chain", ENDS),
     ("coverage", SUMMARIES),
+    ("coverage", EPISODES),
     ("operation", TOOL_CALLS),
     ("operation", BATCHES),
     ("operation", MODEL_CALLS),

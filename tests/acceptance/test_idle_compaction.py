@@ -304,6 +304,20 @@ async def test_its_steps_are_events_of_the_run_it_stands_with(world: RunWorld, s
     assert seen["cursor"] == 1
 
 
+async def test_a_release_that_counts_otherwise_begins_with_the_summary_too(world: RunWorld, says: Says) -> None:
+    """SPEC K12, B4: another model since then is no reason to show all that was summarised again."""
+    session = await asked(world, 3)
+    assert (await compact(world, session))["outcome"] == "activated"
+    await world.publish(**({"model": LARGE["model"] | {"encoding": "o200k_base"}} | EAGER))
+    run = await world.ask("And now?", session)
+    assert SUMMARY in texts(world.sent[-1])
+    assert "Fact 1 is kept" not in texts(world.sent[-1])
+    (manifest,) = await world.manifests(run["run_id"])
+    (summary,) = [item for item in manifest["items"] if item["kind"] == "summary"]
+    assert 0 < summary["tokens"] < 200  # words, not bytes
+    assert (await world.get(f"/sessions/{session}/verify"))["breaks"] == []
+
+
 async def test_its_calls_are_explained(world: RunWorld, says: Says) -> None:
     """SPEC A10, K12: what was summarised is in its block, what stays is not, and what came later had not arrived."""
     session = await asked(world, 3)

@@ -228,6 +228,23 @@ ITEMS = Facts(
         "run_no input": "an input may be shown in any Run that it was bound to",
     },
 )
+VIEWS = Facts(
+    kinds="CASE WHEN through_seq IS NULL THEN 'noted' ELSE 'saved' END",
+    values={
+        "session_id": (OTHER_ID,),
+        "run_no": ("run_no + 40",),
+        "observed_seq": ("observed_seq + 1",),
+        "through_seq": ("coalesce(through_seq, 0) + 1",),
+        "view_id": (OTHER_ID,),
+        "view_length": ("coalesce(view_length, 0) - 1",),
+    },
+    unsaid={
+        "run_id": "a Run without a row is one whose view was not saved: the next one looks at the session itself",
+        "whole": "which history the release wants, for what is saved later",
+        "estimator_id": "with another one the next Run counts anew",
+        "outdated_at": TIME,
+    },
+)
 IN_THE_FIRST_FORM = """
     DO $$ DECLARE link bytea; one record; BEGIN
       FOR one IN SELECT record_id, context_id, context_seq, digest FROM context_records JOIN payloads USING (payload_id)
@@ -250,6 +267,7 @@ FACTS = {
     "call_ids": CALL_IDS,
     "role_contexts": CONTEXTS,
     "view_items": ITEMS,
+    "session_views": VIEWS,
 }
 KEPT = (*FACTS, "run_events")
 
@@ -286,7 +304,7 @@ def _changes(table: str, facts: Facts, kind: str) -> Iterator[str]:
 
 @pytest.fixture
 async def scene(world: RunWorld) -> AsyncIterator[Scene]:
-    await world.publish(tools=["repeat", python_tool("pause", "side_effect")])
+    await world.publish(tools=["repeat", python_tool("pause", "side_effect")], context={"history": "session_view"})
     session = await world.open_session()
     await answered(world, session)
     await stopped(world, session)

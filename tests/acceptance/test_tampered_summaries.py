@@ -50,6 +50,19 @@ EPISODE = {
     "folds": "NULL",
     "context_revision": "context_revision + 1",
     "summary_id": "plan_id",
+    "source": "'overflow'",
+    "causes": "'{manual}'",
+    "estimated": "estimated + 1",
+    "material": "material + 1",
+    "target": "jsonb_set(target, '{summary}', '1')",
+    "blocks": "blocks + 1",
+    "cursor": "cursor - 1",
+    "truncated": "NOT truncated",
+    "status": "'cancelled'",
+    "outcome": "'not_smaller'",
+    "tokens_after": "tokens_after + 1",
+    "reaches_target": "NOT reaches_target",
+    "under_trigger": "NOT under_trigger",
 }
 KEPT = ("snapshots", "snapshot_pieces", "compaction_episodes")
 
