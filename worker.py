@@ -66,6 +66,8 @@ LOG = logging.getLogger("worker")  # the module is `__main__` when it is the pro
 STICKY = timedelta(seconds=1)
 # What runs when the process is told to stop may take this long; then it is handed to another worker.
 DRAIN = timedelta(seconds=2)
+# A local step can't be taken from the process that runs it: whatever else hangs is left behind, as in a crash.
+LEAVING = timedelta(seconds=5)
 HEARTBEATS = timedelta(milliseconds=500)
 # Workflow tasks hold their local activities, and their clock runs from the moment they are taken: what can't be worked
 # on at once waits at the server. (With the default of 100, two hundred Runs at once let each other's tasks time out.)
@@ -201,11 +203,21 @@ async def connected(stop: asyncio.Event) -> Client | None:
     return None
 
 
+async def leave_in_time(stop: asyncio.Event) -> None:
+    """End this process some seconds after it was told to stop, if it has not ended by then."""
+    await stop.wait()
+    await asyncio.sleep(LEAVING.total_seconds())
+    LOG.warning("a step hangs; the worker leaves it to the next one")
+    logging.shutdown()
+    os._exit(0)
+
+
 async def run_worker(settings: Settings, faults: FaultPlan | None = None) -> None:
     """Poll until SIGTERM or SIGINT; then finish or hand over what runs."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    leaving = asyncio.create_task(leave_in_time(stop))
     keys = Keys(settings.keys_by_id, settings.index_key)
     store = Store.open(settings.database_url.get_secret_value(), keys, faults=faults)
     private = settings.allowed_private_addresses
@@ -221,6 +233,7 @@ async def run_worker(settings: Settings, faults: FaultPlan | None = None) -> Non
             build_worker(client, store, edges, task_queue=queue),
         ):
             await asyncio.wait([asyncio.create_task(stop.wait()), keeping], return_when=asyncio.FIRST_COMPLETED)
+    leaving.cancel()
 
 
 def main() -> None:

@@ -94,3 +94,21 @@ async def test_a_shutdown_during_a_local_step_is_no_stop(
         run = await world.ended(run_id)
     assert (run["status"], run["answer"], run["stop_requested"]) == ("succeeded", "answered", False)
     assert len(world.model.requests) == 1
+
+
+async def test_a_local_step_that_hangs_does_not_hold_up_a_shutdown(
+    world: RunWorld, nursery: WorkerNursery, tmp_path: Path
+) -> None:
+    """SPEC S8, R1: the worker leaves, and the step is the next one's, as after a crash."""
+    reached = tmp_path / "reached"
+    world.model.add("answered")
+    hanging = Fault("prepare_request.before_commit", str(reached), kind="wait", gate=str(tmp_path / "never"))
+    async with nursery.worker(place_of(world), hanging) as first:
+        run_id = await world.start()
+        await until_exists(reached)
+        first.send(signal.SIGTERM)
+        await first.gone()
+        async with nursery.worker(place_of(world)):
+            run = await world.ended(run_id)
+    assert (run["status"], run["answer"], run["stop_requested"]) == ("succeeded", "answered", False)
+    assert len(world.model.requests) == 1
