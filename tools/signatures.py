@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
-from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 
 from context.errors import ConfigurationInvalidError
@@ -130,23 +129,32 @@ def _field(parameter: inspect.Parameter, hint: Any, notes: dict[str, str]) -> tu
 
 
 def _model(fields: dict[str, tuple[Any, Any]], entry: str) -> type[BaseModel]:
-    try:
-        model: type[BaseModel] = create_model("Arguments", __config__=_STRICT, **fields)  # type: ignore[call-overload]
-    except (PydanticUserError, TypeError):
-        problem = f"The Python tool '{entry}' has a parameter whose type has no JSON form."
-        raise ConfigurationInvalidError(problem) from None
+    """Making it runs what the annotations' own types define."""
+    result = attempted(partial(create_model, "Arguments", __config__=_STRICT, **fields))
+    if isinstance(result, Raised):
+        raise _no_form(result, entry)
+    model: type[BaseModel] = result.value
     return model
 
 
 def _schema(model: type[BaseModel], entry: str) -> dict[str, Any]:
-    try:
-        schema = model.model_json_schema(schema_generator=_PlainSchema)
-    except PydanticUserError:
-        problem = f"The Python tool '{entry}' has a parameter whose type has no JSON form."
-        raise ConfigurationInvalidError(problem) from None
+    result = attempted(partial(model.model_json_schema, schema_generator=_PlainSchema))
+    if isinstance(result, Raised):
+        raise _no_form(result, entry)
+    schema: dict[str, Any] = result.value
     for part in (schema, *schema.get("$defs", {}).values()):
         part.pop("title", None)
     return schema
+
+
+def _no_form(raised: Raised, entry: str) -> ConfigurationInvalidError:
+    """Why arguments can't be described; what was raised is told apart by what it is of, and not repeated."""
+    problem = "has a parameter whose type has no JSON form."
+    if raised.error_type == "SchemaError" and "regex" in raised.message:
+        problem = "has a parameter with a pattern that can't be checked: write it without look-around."
+    if "typing_extensions.TypedDict" in raised.message:
+        problem = "has a parameter of a TypedDict from typing: take the one from typing_extensions on this Python."
+    return ConfigurationInvalidError(f"The Python tool '{entry}' {problem}")
 
 
 def _docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:

@@ -7,6 +7,7 @@ import decimal
 import enum
 import sys
 import time
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -305,6 +306,48 @@ class Interrupting:
 
 def no_json_form(stream: asyncio.Queue[int]) -> str:
     return str(stream)
+
+
+def looks_around(place: Annotated[str, Field(pattern="^(?!MARK)")]) -> str:
+    return place
+
+
+class RaisingType:
+    """Raises when its schema is asked for."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, *_: Any) -> Any:
+        raise KeyboardInterrupt("MARK")
+
+
+def takes_a_raising_type(place: RaisingType) -> str:
+    return str(place)
+
+
+class RaisingWords:
+    """Raises when it is asked what a model may be told of it."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        return handler(str)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, *_: Any) -> Any:
+        raise LookupError("MARK")
+
+
+def takes_raising_words(place: RaisingWords) -> str:
+    return str(place)
+
+
+class OldDict(typing.TypedDict):
+    """Of the standard library, which pydantic can't read before Python 3.12."""
+
+    x: int
+
+
+def takes_an_old_dict(place: OldDict) -> str:
+    return str(place)
 
 
 NOT_A_FUNCTION = 3

@@ -5,6 +5,7 @@ import enum
 import gc
 import json
 import math
+import sys
 import threading
 import types
 from collections import deque
@@ -408,6 +409,9 @@ async def test_a_running_tool_shows_signs_of_life() -> None:
         (f"{MODULE}:interrupting_type", "annotation"),
         ("builtins:dict.update", "what its parameters are"),
         (f"{MODULE}:no_json_form", "no JSON form"),
+        (f"{MODULE}:looks_around", "look-around"),
+        (f"{MODULE}:takes_a_raising_type", "no JSON form"),
+        (f"{MODULE}:takes_raising_words", "no JSON form"),
     ],
 )
 def test_what_cannot_be_a_tool_is_refused_in_one_sentence(written: str, words: str) -> None:
@@ -417,6 +421,13 @@ def test_what_cannot_be_a_tool_is_refused_in_one_sentence(written: str, words: s
     assert words in refused.value.message
     assert "MARK" not in refused.value.message
     assert refused.value.__cause__ is None
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="pydantic reads the standard library's own there")
+def test_a_type_that_this_python_cannot_describe_is_refused_with_the_one_that_it_can() -> None:
+    """SPEC E: the words say what to write instead."""
+    with pytest.raises(ConfigurationInvalidError, match="typing_extensions"):
+        description_of(f"{MODULE}:takes_an_old_dict")
 
 
 async def test_a_function_that_vanished_after_publishing_is_answered_and_not_failed() -> None:
