@@ -87,6 +87,11 @@ GOES_ALONG = (
     " (DELETE /api/v1/inputs/{input_id})."
 )
 
+WAITS = (
+    "A compaction that failed is tried again after a pause of 30 s, longer each time, or when there is more to"
+    " summarise: resume the run then."
+)
+
 
 def refused(prepared: PreparedRequest) -> Ending:
     """The request may not be sent; the numbers say how large it is, never what is in it."""
@@ -106,6 +111,8 @@ def refused(prepared: PreparedRequest) -> Ending:
             sentence = f"{error.sentence} {size} {WHERE_SET}"
             if error is ProtectedInputTooLargeError and prepared.supplements:
                 sentence = f"{sentence} {GOES_ALONG}"
+            if error is CompactionFailedError:
+                sentence = f"{sentence} {WAITS}"
             return Ending("failed", error.end_reason, error.code, sentence, numbers)
     sentence = "The request could not be put together; check the session: agentloom verify SESSION."
     if prepared.refused == ConfigurationInvalidError.code:

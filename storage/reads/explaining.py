@@ -50,7 +50,7 @@ REQUEST = text("""
 # The episode of a block, and what its sources could contain: the request that waited for it says that, which was made
 # before the block and answered after it, or in an idle Session the inputs of the Runs that it was made of.
 BLOCKS = text("""
-    SELECT e.episode_id, e.plan_id, v.source_id AS folds, n.cutoff,
+    SELECT e.episode_id, e.plan_id, v.source_id AS folds, n.cutoff, e.operation_id IS NULL AS is_idle,
            coalesce((SELECT max(c.context_seq) FROM context_records c
                LEFT JOIN operations p ON p.operation_id = c.operation_id
                LEFT JOIN user_inputs i ON i.input_id = c.input_id
@@ -126,7 +126,7 @@ async def explained(
         watermark=(episode or request.row)["watermark"],
         snapshots=covered,
         recent_from=None if whole else max(1, request.row["run_no"] - settings.recent_runs),
-        observed=request.row["observed"],
+        observed=None if episode and episode["is_idle"] else request.row["observed"],
     )
     explanation = explain_block(subject, block, asked) if block else explain(subject, asked)
     return ExplainedPiece(subject.piece, explanation)

@@ -77,7 +77,7 @@ class ManifestRow:
 PAGE = text("""
     SELECT o.operation_id, o.made_no, o.purpose, o.name AS model, o.view_id, o.view_length, o.tail,
            m.estimated_input_tokens, m.input_limit, m.counting_method, m.exact, m.transforms, m.validation,
-           m.notes, m.created_at, r.release_id,
+           m.notes, m.created_at, coalesce(e.release_id, r.release_id) AS release_id,
            (SELECT CAST(a.usage ->> 'input_tokens' AS bigint) FROM attempts a
             WHERE a.operation_id = o.operation_id AND NOT CAST(a.usage ->> 'estimated' AS boolean)
             ORDER BY a.attempt_no DESC LIMIT 1) AS reported_input_tokens,
@@ -86,7 +86,8 @@ PAGE = text("""
               AND NOT EXISTS (SELECT 1 FROM operations p WHERE p.run_id = o.run_id AND p.view_id = o.view_id
                                 AND p.made_no < o.made_no)) AS broken_by
     FROM operations o JOIN manifests m USING (operation_id) JOIN sessions s USING (session_id)
-      JOIN runs r ON r.run_id = o.run_id
+      JOIN runs r ON r.run_id = o.run_id LEFT JOIN idle_blocks b ON b.operation_id = o.operation_id
+      LEFT JOIN compaction_episodes e ON e.episode_id = b.episode_id
     WHERE s.owner_id = :owner_id AND o.run_id = :run_id
       AND (CAST(:operation_id AS uuid) IS NULL OR o.operation_id = :operation_id)
       AND o.made_no > :after ORDER BY o.made_no LIMIT :limit

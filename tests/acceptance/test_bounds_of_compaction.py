@@ -192,6 +192,18 @@ async def test_a_failed_compaction_is_not_tried_again_at_once(world: RunWorld) -
     assert (await world.manifests(run["run_id"]))[-1]["notes"] == ["compaction_held_back:failed_before"]
 
 
+async def test_a_resume_that_comes_before_a_failed_compaction_is_tried_again_is_told_so(world: RunWorld) -> None:
+    """SPEC K8, E: without a summary the request does not fit; what helps is to wait, and that is said."""
+    await world.publish(tools=["repeat"], **SMALL)
+    world.model.add(*[scripted([repeated(1_200)], [" "])] * 9)
+    run = await world.ask()
+    await world.resume(run["run_id"])
+    resumed = await world.ended(run["run_id"])
+    assert (resumed["status"], resumed["error"]["code"]) == ("failed", "COMPACTION_FAILED")
+    assert "tried again after a pause" in resumed["error"]["message"]
+    assert len(summaries(world)) == 1
+
+
 async def test_new_material_lets_a_failed_compaction_be_tried_again(world: RunWorld) -> None:
     """SPEC K8: and the old view was left as it was."""
     await world.publish(tools=["repeat"], **SMALL)

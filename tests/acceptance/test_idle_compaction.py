@@ -318,6 +318,19 @@ async def test_a_release_that_counts_otherwise_begins_with_the_summary_too(world
     assert (await world.get(f"/sessions/{session}/verify"))["breaks"] == []
 
 
+async def test_the_budget_of_its_calls_is_that_of_the_release_it_works_with(world: RunWorld, says: Says) -> None:
+    """SPEC A8, B1: published since the newest Run; the model that writes the summary is that one's."""
+    session = await asked(world, 3)
+    await world.publish(**(EAGER | {"model": LARGE["model"] | {"context_window": 16_000}}))
+    one = await compact(world, session)
+    assert one["outcome"] == "activated"
+    (manifest,) = [row for row in await world.manifests(one["run_id"]) if row["purpose"] == "compaction"]
+    assert manifest["budget"]["context_window"] == 16_000
+    assert (
+        manifest["input_limit"] == 16_000 - manifest["budget"]["output_reserve"] - manifest["budget"]["safety_margin"]
+    )
+
+
 async def test_its_calls_are_explained(world: RunWorld, says: Says) -> None:
     """SPEC A10, K12: what was summarised is in its block, what stays is not, and what came later had not arrived."""
     session = await asked(world, 3)
