@@ -53,6 +53,7 @@ TEMPORAL_SECRETS = frozenset({"TEMPORAL_API_KEY", "TEMPORAL_TLS_CLIENT_KEY_DATA"
 
 _SERVER = re.compile(r"(\[[^\]]+\]|[^:/\s\[\]]*)(:(?P<port>[0-9]{1,5}))?")
 _SSL_MODES = frozenset({"disable", "allow", "prefer", "require", "verify-ca", "verify-full"})
+_KEY = re.compile("[!-~]+")
 _MAKE_A_KEY = "python -c 'import base64, os; print(base64.b64encode(os.urandom(32)).decode())'"
 
 
@@ -111,11 +112,20 @@ def _web_address(text: str) -> str:
     try:
         parts = urlsplit(text)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        valid = valid and not ("@" in parts.netloc or parts.query or parts.fragment)
     except ValueError:  # a port that is no number, or half an IPv6 address
         valid = False
     if not valid:
         raise ValueError("AGENTLOOM_API must be an address such as http://127.0.0.1:8700, with http:// or https://.")
     return text
+
+
+def _sendable_key(value: SecretStr) -> SecretStr:
+    if not _KEY.fullmatch(value.get_secret_value()):
+        raise ValueError(
+            "AGENTLOOM_API_KEY must be one key such as al_…, without blanks, line breaks or other alphabets."
+        )
+    return value
 
 
 def parse_index_key(text: str) -> bytes:
@@ -253,7 +263,7 @@ class ClientSettings(_FromEnvironment):
 
     api: Annotated[str, AfterValidator(_web_address)] | None = None
     """AGENTLOOM_API, for example `http://127.0.0.1:8700`."""
-    api_key: SecretStr | None = None
+    api_key: Annotated[SecretStr, AfterValidator(_sendable_key)] | None = None
     """AGENTLOOM_API_KEY."""
 
 

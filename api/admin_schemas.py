@@ -35,6 +35,15 @@ class ConnectionSettings(Wanted):
             raise ValueError(NOT_AN_ADDRESS)
         return value
 
+    @field_validator("models")
+    @classmethod
+    def _each_is_there_once(cls, value: list[KnownModel] | None) -> list[KnownModel] | None:
+        first: dict[str, int] = {}
+        for position, model in enumerate(value or ()):
+            if first.setdefault(model.id, position) != position:
+                raise ValueError(f"entries {first[model.id]} and {position} have the same id")
+        return value
+
 
 class NewConnection(ConnectionSettings):
     name: Name

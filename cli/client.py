@@ -160,10 +160,11 @@ def _key_of(dev: Mapping[str, Any] | None, api: str) -> str:
 def _described(file: Path) -> dict[str, Any] | None:
     """What a running stack says of itself there; None if none does."""
     try:
-        found: dict[str, Any] = json.loads(file.read_text())
+        found = json.loads(file.read_text())
     except (OSError, ValueError):
         return None
-    return found
+    is_whole = isinstance(found, dict) and all(isinstance(found.get(name), str) for name in ("api", "api_key"))
+    return found if is_whole else None
 
 
 class Api:

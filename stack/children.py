@@ -98,11 +98,12 @@ def send(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
 
 
 def last_line(log_file: Path) -> str:
-    """The last line that says something in a child's log, for an error; empty if there is none."""
+    """The last line that says something in a child's log, an error before all others; empty if there is none."""
     with suppress(OSError), log_file.open("rb") as log:
         log.seek(max(0, log_file.stat().st_size - 4096))
-        lines = [line.strip() for line in log.read().decode("utf-8", "replace").splitlines()]
-        return next((line for line in reversed(lines) if line), "")[:300]
+        lines = [line.strip() for line in reversed(log.read().decode("utf-8", "replace").splitlines())]
+        errors = (line for line in lines if '"level": "error"' in line or '"level": "critical"' in line)
+        return next(errors, next(filter(None, lines), ""))[:300]
     return ""
 
 

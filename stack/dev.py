@@ -9,6 +9,7 @@ import importlib
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
@@ -283,6 +284,7 @@ async def running_stack(
     if overrides.has_temporal:
         load_temporal_options()  # before anything is made
     _check_app_dir(options.app_dir)
+    _check_ports(options)
     is_new = not options.data_dir.exists()
     _make_folder(options.data_dir)
     with locked(options.data_dir), _unmade_if_refused(options.data_dir if is_new else None):
@@ -360,6 +362,24 @@ async def _own_temporal(options: DevOptions) -> temporal.TemporalServer:
 
 def _secret(overrides: DevOverrides) -> str:
     return overrides.database_url.get_secret_value() if overrides.database_url else ""
+
+
+def _check_ports(options: DevOptions) -> None:
+    """Raises WrongOptionError for a port that is given twice: the second of its servers would not start."""
+    given = {
+        "--api-port": options.api_port,
+        "--temporal-port": options.temporal_port,
+        "--ui-port": options.ui_port,
+        "--pg-port": options.pg_port,
+    }
+    for port, count in Counter(filter(None, given.values())).items():
+        if count > 1:
+            names = [name for name, value in given.items() if value == port]
+            raise WrongOptionError(
+                f"Port {port} is given twice.",
+                why=f"{' and '.join(names)} name it, by themselves or by default.",
+                mend=f"Choose any free port: agentloom dev … {names[-1]} 0",
+            )
 
 
 def _check_app_dir(app_dir: Path | None) -> None:

@@ -131,6 +131,7 @@ async def test_a_parameter_of_another_kind_is_told_its_kind_once(ann: Person) ->
 BAD_CONNECTIONS: list[tuple[dict[str, Any], str]] = [
     *(({"api_key": f"{MARK}{odd}"}, "body.api_key") for odd in ("\n", "\r\nX-Evil: 1", " x", "\t", "ключ", "\x7f")),
     ({"api_key": ""}, "body.api_key"),
+    ({"models": [{"id": MARK}, {"id": "b"}, {"id": MARK}]}, "body.models entries 0 and 2 have the same id"),
     *(
         ({"base_url": url}, "body.base_url")
         for url in (

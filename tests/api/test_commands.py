@@ -258,7 +258,18 @@ async def test_an_api_that_is_not_there_is_exit_code_3(tmp_path: Path) -> None:
     assert "agentloom dev" in unknown.err
 
 
-@pytest.mark.parametrize("address", ["notaurl", "127.0.0.1:8700", "ftp://host", "http://", "http://host:port"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "notaurl",
+        "127.0.0.1:8700",
+        "ftp://host",
+        "http://",
+        "http://host:port",
+        "http://ann:pass@host",
+        "http://host?x=1",
+    ],
+)
 async def test_an_address_that_is_none_is_exit_code_2(tmp_path: Path, address: str) -> None:
     """17: said as the mistake it is, before anything is sent."""
     ended = await Shell(tmp_path, {"AGENTLOOM_API": address})("sessions", "list")
@@ -272,6 +283,9 @@ async def test_the_running_dev_stack_of_the_folder_is_found(ann: Person, address
     (tmp_path / ".agentloom").mkdir()
     (tmp_path / ".agentloom" / "dev.json").write_text(json.dumps({"api": address, "api_key": ann.key}))
     assert (await Shell(tmp_path, {})("sessions", "list", "--json")).json == []
+    for said in ("[]", '{"api": 5}', "half a fi"):
+        (tmp_path / "dev.json").write_text(said)
+        assert (await Shell(tmp_path, {})("--stack", str(tmp_path), "sessions", "list")).code == 3
     elsewhere = address.replace("127.0.0.1", "localhost")
     assert (await Shell(tmp_path, {"AGENTLOOM_API": elsewhere})("sessions", "list")).code == 4
 

@@ -173,6 +173,17 @@ def test_a_database_may_be_named_as_other_programs_do(monkeypatch: pytest.Monkey
     assert load_database_settings().database_url.get_secret_value() == f"postgresql://{place}"
 
 
+@pytest.mark.parametrize("key", ["al_geheim\n", "al geheim", "ключ"])
+def test_a_key_that_no_header_can_carry_is_refused_without_being_shown(
+    monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    """SPEC 17, Y6."""
+    monkeypatch.setenv("AGENTLOOM_API_KEY", key)
+    with pytest.raises(SettingsError, match="AGENTLOOM_API_KEY must be one key") as caught:
+        load_client_settings()
+    assert key not in caught.value.message
+
+
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+asyncpg"])
 def test_every_usual_spelling_of_a_database_address_is_understood(monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
     """SPEC 17: `DATABASE_URL`."""

@@ -27,6 +27,7 @@ NOWHERE = "postgresql://ann:geheim@127.0.0.1:1/loom"
         (["dev", "--api-port", "many"], "agentloom dev --help"),
         (["dev", "--api-port", "99999"], "agentloom dev --help"),
         (["dev", "--pg-port", "-1"], "agentloom dev --help"),
+        (["dev", "--api-port", "7233"], "Choose any free port: agentloom dev … --temporal-port 0"),
         (["--stack", "elsewhere", "dev"], "agentloom dev --data-dir FOLDER"),
         (["--stack", "elsewhere", "doctor"], "agentloom doctor --data-dir FOLDER"),
         (["--stack", "elsewhere", "migrate"], "agentloom migrate"),
