@@ -31,7 +31,8 @@ GRACE_S = 1.0  # how long a new row is left to the one that committed it
 SOON_S = 0.2  # until the next try while an older execution is still closing
 CLAIMS = 32  # rows one sweep takes
 
-LEASE = "clock_timestamp() + make_interval(secs => least(0.5 * 2 ^ least(tries + 1, 10), 30))"
+# However long Temporal was away, what waits for it is tried again within these seconds of its return.
+LEASE = "clock_timestamp() + make_interval(secs => least(0.5 * 2 ^ least(tries + 1, 10), 5))"
 
 # What the Run has left behind is not sent: a start once it runs, what is of an older execution, anything after its end.
 # (A late start of an ended Run would open an execution that has nothing to do.) Only a Run that was stopped before it

@@ -108,6 +108,14 @@ async def test_a_sender_that_is_away_leaves_the_intent_to_the_relay(store: Store
     assert await _unsent(store) == 0
 
 
+async def test_what_waited_long_is_sent_soon_after_the_server_is_back(store: Store, world: World) -> None:
+    """W7, S8: a stop reaches its Run within seconds, however long Temporal was away."""
+    question = await say(store, world, "q")
+    await execute(store, "UPDATE outbox SET tries = 50")
+    assert await dispatch(store, Post(answers=[UnavailableError]), question.outbox_id) == "later"
+    assert await count(store, "outbox", "sent_at IS NULL AND due_at < now() + interval '5 s'") == 1
+
+
 async def test_a_lost_database_leaves_the_intent_to_the_relay(store: Store, world: World) -> None:
     """W7: the commit was acknowledged, so dispatching never fails its caller."""
     gone = Store.open("postgresql://nobody@127.0.0.1:1/none", KEYS)
