@@ -43,6 +43,11 @@ View = Annotated[
     Literal["raw", "effective"], Query(description="`raw`: what came back; `effective`: the message that went on.")
 ]
 
+Artifact = Annotated[
+    int | None,
+    Query(ge=1, le=1_000_000, description="Number of an artifact of the result, as its reference ends with."),
+]
+
 
 @routes.get("/operations/{operation_id}", responses=refusals(404))
 async def read_operation(operation_id: UUID, caller: Caller, services: Wired) -> OperationEntry:
@@ -59,9 +64,14 @@ async def read_request(operation_id: UUID, caller: Caller, services: Wired) -> R
 
 
 @routes.get("/operations/{operation_id}/result", responses=refusals(404))
-async def read_result(operation_id: UUID, caller: Caller, services: Wired, view: View = "effective") -> OperationResult:
-    """What the call gave: as it came, or as the message that went on."""
-    found = await reads.operation_result(services.store, operation_id, caller.user_id, view=view)
+async def read_result(
+    operation_id: UUID, caller: Caller, services: Wired, view: View = "effective", artifact: Artifact = None
+) -> OperationResult:
+    """What the call gave: as it came, or as the message that went on; or one piece of its binary content."""
+    if artifact is None:
+        found = await reads.operation_result(services.store, operation_id, caller.user_id, view=view)
+    else:
+        found, view = await reads.operation_artifact(services.store, operation_id, caller.user_id, artifact), "raw"
     encoding, result = ("json", None) if found.content is None else _readable(found.content)
     return OperationResult(
         operation_id=operation_id,

@@ -16,6 +16,7 @@ from storage.reads.operations import (
     OperationResult,
     OperationRow,
     operation,
+    operation_artifact,
     operation_result,
     operations,
 )
@@ -72,6 +73,7 @@ __all__ = [
     "manifests",
     "messages",
     "operation",
+    "operation_artifact",
     "operation_result",
     "operations",
     "release",

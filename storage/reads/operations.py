@@ -84,6 +84,11 @@ RESULT = text("""
     FROM operations o JOIN sessions s USING (session_id)
     WHERE s.owner_id = :owner_id AND o.operation_id = :operation_id
 """)
+ARTIFACT = text("""
+    SELECT o.state, a.media_type, a.payload_id
+    FROM operations o JOIN sessions s USING (session_id) JOIN artifacts a USING (operation_id)
+    WHERE s.owner_id = :owner_id AND o.operation_id = :operation_id AND a.ordinal = :ordinal
+""")
 
 
 async def operations(
@@ -120,6 +125,15 @@ async def operation_result(
         content = await store.payloads.read_one(connection, row[view]) if row[view] else None
     media_type = row["raw_media_type"] if view == "raw" else None
     return OperationResult(operation_id, row["state"], media_type, content)
+
+
+async def operation_artifact(store: Store, operation_id: UUID, owner_id: UUID, ordinal: int) -> OperationResult:
+    """Binary content of a tool's result, by the number in its reference. Raises NotFoundError."""
+    async with store.reading() as connection:
+        query = {"operation_id": operation_id, "owner_id": owner_id, "ordinal": ordinal}
+        row = found(await fetch_one(connection, ARTIFACT, **query), "artifact", str(ordinal))
+        content = await store.payloads.read_one(connection, row["payload_id"])
+    return OperationResult(operation_id, row["state"], row["media_type"], content)
 
 
 async def _rows(connection: AsyncConnection, rows: Sequence[Mapping[str, Any]]) -> list[OperationRow]:

@@ -1,12 +1,13 @@
 """Batches of tool calls, as the model sees them (SPEC T2, T3, A4; cases of kind tool-pairing)."""
 
 import asyncio
+import base64
 import json
 import re
 from pathlib import Path
 
 from tests.support import replies
-from tests.support.run_tools import traced
+from tests.support.run_tools import draw, traced
 from tests.support.run_world import Json, RunWorld, python_tool
 from tests.support.tool_server import Answer, tool_server
 
@@ -139,6 +140,24 @@ async def test_a_huge_result_is_stored_whole_shown_in_part_and_read_on_by_page(w
     assert (big["name"], read["name"], read["state"]) == ("repeat", "result_read", "accepted")
     raw = await world.get(f"/operations/{big['operation_id']}/result", view="raw")
     assert "0123456789" * 10_000 in str(raw)
+
+
+async def test_binary_content_is_read_by_its_reference(world: RunWorld) -> None:
+    """SPEC T7, T5: the model has the reference, and whoever asked the question the picture, byte for byte."""
+    await world.publish(tools=["draw"])
+    world.model.add(replies.calls(("draw", {"dots": 3})), "done")
+    run = await world.ask()
+    shown = json.loads(results(world.sent[1])[0])
+    picture = draw(3)["pictures"]
+    for number, (note, body) in enumerate(zip(shown["pictures"], picture, strict=True), 1):
+        assert (note["bytes"], note["artifact_ref"].endswith(f"/{number}")) == (len(body), True)
+        operation_id = note["artifact_ref"].removeprefix("artifact:").split("/")[0]
+        kept = await world.get(f"/operations/{operation_id}/result", artifact=number)
+        assert (kept["encoding"], base64.b64decode(kept["result"])) == ("base64", body)
+    assert kept["media_type"] == "application/octet-stream"
+    missing = await world.http.get(f"/operations/{operation_id}/result", params={"artifact": 3})
+    assert (missing.status_code, missing.json()["code"]) == (404, "NOT_FOUND")
+    assert run["status"] == "succeeded"
 
 
 async def test_reading_on_ends_no_run_whose_window_is_small(world: RunWorld) -> None:
