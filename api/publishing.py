@@ -121,7 +121,7 @@ async def resolve(definition: AgentDefinition, *, space_id: UUID, ports: Ports) 
     model = _resolved(definition.model, "model", stored, ports)
     writes = definition.context.summary_model
     writer = _resolved(writes, SUMMARY_MODEL, stored, ports) if writes else None
-    _check_cost_limit(definition, model, writer, ports)
+    _check_costs(definition, model, writer, ports)
     release = Release(
         definition=definition,
         tools=await ports.freeze_tools(definition, space_id),
@@ -261,30 +261,38 @@ def _check_output_limit(model: ModelSettings, at: str, known: ModelFacts | None)
         raise _invalid(f"{at}.max_output_tokens", reason, configured=model.max_output_tokens, limit=limit)
 
 
-def _check_cost_limit(definition: AgentDefinition, model: _Resolved, writer: _Resolved | None, ports: Ports) -> None:
-    """A limit of cost needs calls whose cost can be told, in one currency, or it would never end anything (SPEC L5)."""
+def _check_costs(definition: AgentDefinition, model: _Resolved, writer: _Resolved | None, ports: Ports) -> None:
+    """A Run's cost is one sum, in one currency; a limit of it needs calls whose cost can be told (SPEC L5)."""
+    writes = definition.context.summary_model
+    if writes and writer:
+        are_priced = _is_priced(definition.model, model, ports) and _is_priced(writes, writer, ports)
+        if are_priced and _currency(writes) != _currency(definition.model):
+            raise _invalid(
+                f"{SUMMARY_MODEL}.price",
+                "model and summary_model have prices of different currencies, which no cost of a Run can add up",
+            )
     if definition.limits.max_cost is None:
         return
-    writes = definition.context.summary_model
-    _check_price("model", definition.model, model.base_url, ports)
+    _check_price("model", definition.model, model, ports)
     if writes and writer:
-        _check_price(SUMMARY_MODEL, writes, writer.base_url, ports)
-        if _currency(writes) != _currency(definition.model):
-            raise _invalid("limits.max_cost", f"model and {SUMMARY_MODEL} have prices of different currencies")
+        _check_price(SUMMARY_MODEL, writes, writer, ports)
 
 
-def _check_price(at: str, model: ModelSettings, base_url: str | None, ports: Ports) -> None:
-    price = model.price
-    if price is None:
-        known = ports.priced(model.provider, model.model, base_url)
-    else:
-        known = price.input is not None and price.output is not None
-    if not known:
+def _check_price(at: str, model: ModelSettings, resolved: _Resolved, ports: Ports) -> None:
+    if not _is_priced(model, resolved, ports):
         raise _invalid(
             "limits.max_cost",
             f"the price of {at} is not known here, so the limit would have no effect; give {at}.price with input and"
             " output (per million tokens), or use limits.max_total_tokens instead",
         )
+
+
+def _is_priced(model: ModelSettings, resolved: _Resolved, ports: Ports) -> bool:
+    """Whether the cost of a call can be told."""
+    price = model.price
+    if price is None:
+        return ports.priced(model.provider, model.model, resolved.base_url)
+    return price.input is not None and price.output is not None
 
 
 def _currency(model: ModelSettings) -> str:

@@ -163,6 +163,16 @@ async def test_a_cost_limit_needs_the_price_of_the_summarising_model_too_in_the_
     await publish(priced_model, limits=LIMITS, context={"summary_model": priced_model})
 
 
+async def test_a_run_has_its_cost_in_one_currency() -> None:
+    """L5: yuan and dollars have no sum; where one of the prices is not known, neither is the cost."""
+    price = {"input": 1, "output": 1}
+    dollars, yuan = LOCAL | {"price": price}, LOCAL | {"price": price | {"currency": "CNY"}}
+    with pytest.raises(ConfigurationInvalidError, match=r"context\.summary_model\.price: .* currencies"):
+        await publish(dollars, context={"summary_model": yuan})
+    await publish(yuan, context={"summary_model": yuan})
+    await publish(yuan, context={"summary_model": LOCAL})
+
+
 async def test_a_stored_key_goes_to_no_other_provider_or_address() -> None:
     """L3."""
     wired = ports(mine=StoredConnection("openai", None, {}))
