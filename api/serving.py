@@ -6,6 +6,7 @@ document too (SPEC E).
 
 import socket
 import sys
+from http import HTTPStatus
 
 import h11
 import uvicorn
@@ -53,7 +54,7 @@ class ProblemProtocol(H11Protocol):
         code = TooLargeError.code if is_too_long else InputInvalidError.code
         status, sentence = (HEAD_TOO_LONG, LONG_HEAD) if is_too_long else (400, NO_HTTP)
         answer = problem(status, code, sentence, headers={"Connection": "close"})
-        head = h11.Response(status_code=status, headers=answer.raw_headers)
+        head = h11.Response(status_code=status, headers=answer.raw_headers, reason=HTTPStatus(status).phrase.encode())
         parts = (head, h11.Data(data=bytes(answer.body)), h11.EndOfMessage())
         return b"".join(self.conn.send(part) or b"" for part in parts)
 

@@ -116,11 +116,23 @@ def prepare(
         StackError: no PostgreSQL of the needed version runs here, or the folder can't be made.
     """
     version_file = data_dir / "PG_VERSION"
-    major = int(version_file.read_text()) if version_file.exists() else None
+    major = _made_by(version_file) if version_file.exists() else None
     server = PostgresServer(find_binaries(major=major, identities=identities), data_dir.resolve(), port, password)
     if major is None:
         _create(server)
     return server
+
+
+def _made_by(version_file: Path) -> int:
+    """The major version that made the data folder. Raises StackError if nobody can tell."""
+    version = version_file.read_text("utf-8", "replace").strip()
+    if not version.isdecimal():
+        raise StackError(
+            f"{version_file.parent} is damaged.",
+            why="Its PG_VERSION is no version.",
+            mend="Restore the folder from a copy, or start with another one: agentloom dev --data-dir OTHER",
+        )
+    return int(version)
 
 
 def server_environment() -> dict[str, str]:

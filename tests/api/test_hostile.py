@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -156,6 +157,7 @@ async def test_what_is_no_http_is_answered_with_a_problem(address: str, subtests
             assert (problem["code"], problem["status"]) == (code, status)
             assert problem["type"].startswith("urn:agentloom:problem:")
             assert b"connection: close" in answer.lower()
+            assert answer.split(b"\r\n")[0].decode() == f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"
 
 
 @pytest.mark.usefixtures("quiet")

@@ -76,3 +76,10 @@ async def test_a_data_folder_of_a_version_that_is_not_installed_is_said_clearly(
     with pytest.raises(StackError, match="could not be started") as caught:
         postgres.prepare(tmp_path, port=1, password="x")
     assert "PostgreSQL 12" in caught.value.why
+
+
+async def test_a_data_folder_that_says_no_version_is_damaged(tmp_path: Path) -> None:
+    """SPEC 17: half a copy of one, for example."""
+    (tmp_path / "PG_VERSION").write_bytes(b"\xff\n")
+    with pytest.raises(StackError, match="is damaged"):
+        postgres.prepare(tmp_path, port=1, password="x")
