@@ -34,7 +34,7 @@ class Sent:
 
 @dataclass
 class Moods:
-    """A model in many moods, until it is told to be steady: answers, tools, refusals, broken streams, slow ones."""
+    """A model in many moods, until it is told to be steady: answers, empty ones, tools, refusals, broken streams."""
 
     chance: random.Random
     steady: bool = False
@@ -53,6 +53,8 @@ class Moods:
             return replies.error(401 if mood < 0.84 else 503)
         if mood < 0.94:
             return replies.text("a broken answer", pieces_of=3).but(break_after=150)
+        if mood < 0.97:
+            return replies.text("")
         return replies.text("a slow answer").but(delay_s=1.0)
 
 
@@ -154,6 +156,7 @@ async def check(user: User, requests: Sequence[RecordedRequest]) -> Counter[str]
     deliveries = {run["run_id"]: await world.inputs(run["run_id"]) for run in runs}
     _check_chains(user, [one for found in deliveries.values() for one in found])
     _check_requests(user, deliveries, requests)
+    assert (await world.get(f"/sessions/{user.session}/verify"))["breaks"] == []
     happened = Counter(one["state"] for found in deliveries.values() for one in found)
     happened["supplements"] = sum(one.kind == "supplement" for one in user.sent)
     happened["resumes"] = sum(run["execution_no"] - 1 for run in runs)
