@@ -1,17 +1,19 @@
-"""Runs whose workflow disappears from outside (SPEC S13, R5; case C108)."""
+"""Runs whose workflow disappears, or is set back, from outside (SPEC S13, R5, R2; case C108)."""
 
 import asyncio
+from pathlib import Path
 from uuid import UUID
 
 import pytest
 from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest, ResetWorkflowExecutionRequest
 
 from storage.reconciling import Reconciler, silent_runs
 from tests.acceptance.test_history import texts
 from tests.support import replies
 from tests.support.model_server import ModelServer
-from tests.support.run_world import RunWorld, Servers, running_world
+from tests.support.run_tools import traced
+from tests.support.run_world import RunWorld, Servers, python_tool, running_world
 from workflows.lost_runs import TemporalWatch
 
 
@@ -90,6 +92,39 @@ async def test_a_workflow_that_closed_while_no_worker_was_there_is_noticed_by_th
         "terminated": ("failed", "lost"),
         "cancelled": ("stopped", "user_stop"),
     }[how]
+
+
+async def test_a_run_that_is_set_back_in_the_temporal_ui_repeats_nothing_that_is_finished(
+    world: RunWorld, tmp_path: Path
+) -> None:
+    """SPEC R2, R3, W5: *Reset* to the first task; what is finished is found, the call that was cut off is made anew."""
+    trace = tmp_path / "trace"
+    await world.publish(tools=[python_tool("book", "side_effect")])
+    held = replies.text("never").but(hold="never")
+    world.model.add(replies.calls(("book", {"key": "a", "trace": str(trace)})), held, "done")
+    run_id = await world.start()
+    await world.model.wait_for_requests(2)
+    handle = world.workflow(run_id)
+    tasks = [
+        event.event_id
+        for event in (await handle.fetch_history()).events
+        if event.HasField("workflow_task_completed_event_attributes")
+    ]
+    execution = WorkflowExecution(workflow_id=handle.id, run_id=(await handle.describe()).run_id)
+    await world.temporal.workflow_service.reset_workflow_execution(
+        ResetWorkflowExecutionRequest(
+            namespace=world.temporal.namespace,
+            workflow_execution=execution,
+            workflow_task_finish_event_id=tasks[0],
+            reason="somebody in the Temporal UI",
+            request_id="once",
+        )
+    )
+    run = await world.ended(run_id)
+    assert (run["status"], run["answer"], run["execution_no"], traced(trace)) == ("succeeded", "done", 1, ["a"])
+    assert len(world.model.requests) == 3
+    assert world.model.requests[1].body == world.model.requests[2].body
+    assert (await world.get(f"/sessions/{run['session_id']}/verify"))["breaks"] == []
 
 
 async def test_runs_that_are_only_silent_go_on(world: RunWorld) -> None:
