@@ -12,7 +12,13 @@ from email.utils import parsedate_to_datetime
 
 from context.messages import UNDECODABLE_REPLACED
 from context.policy import FrozenTool
-from egress.errors import AddressRefusedError, CertificateUntrustedError, EgressError, RedirectRefusedError
+from egress.errors import (
+    AddressRefusedError,
+    AnswerEncodedError,
+    CertificateUntrustedError,
+    EgressError,
+    RedirectRefusedError,
+)
 from egress.limits import REDIRECTS
 from tools.errors import ToolUnavailableError
 from tools.outcomes import artifact_note, encodable, error_outcome, exact_json, sniffed_media_type
@@ -65,6 +71,8 @@ def refused_outcome(error: EgressError) -> ToolOutcome:
             kind = "CertificateUntrusted"
         case RedirectRefusedError():
             kind = "RedirectRefused"
+        case AnswerEncodedError():
+            kind = "AnswerCompressed"
         case _:
             kind = "ResultTooLarge"
     return error_outcome(kind, error.message)

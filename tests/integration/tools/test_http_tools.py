@@ -196,6 +196,13 @@ async def test_an_answer_over_the_limit_is_an_error_result_and_not_a_retry(clien
     assert json.loads(result.content)["error"]["type"] == "ResultTooLarge"
 
 
+async def test_an_answer_that_nobody_asked_to_compress_is_told_as_that(client: httpx.AsyncClient) -> None:
+    """SPEC Y4, T9: the model is not told that it asked for too much."""
+    packed = Answer(body=b"\x1f\x8b", headers={"Content-Type": "application/json", "Content-Encoding": "gzip"})
+    result = await outcome(client, packed)
+    assert json.loads(result.content)["error"]["type"] == "AnswerCompressed"
+
+
 async def test_three_megabytes_come_whole(client: httpx.AsyncClient) -> None:
     """SPEC T5, T9."""
     result = await outcome(client, Answer(body=b"x" * 3_000_000), max_answer_bytes=4_000_000)

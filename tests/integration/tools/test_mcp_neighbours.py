@@ -18,7 +18,11 @@ JSON = {"Content-Type": "application/json"}
 LOST = ("connection_lost", 0, True)
 HARMS: list[tuple[str, Answer | None, tuple[Any, ...]]] = [
     ("redirect", Answer(status=307, headers={"Location": "http://127.0.0.1:9/"}), ("error", "RedirectRefused", False)),
-    ("compressed", Answer(body=b"z", headers=JSON | {"Content-Encoding": "gzip"}), ("error", "ResultTooLarge", False)),
+    (
+        "compressed",
+        Answer(body=b"z", headers=JSON | {"Content-Encoding": "gzip"}),
+        ("error", "AnswerCompressed", False),
+    ),
     ("too large", Answer(body=b"z" * 60_000, headers=JSON), ("error", "ResultTooLarge", False)),
     ("broken off", None, LOST),
     ("half an answer", Answer(body=b'{"jsonrpc"', headers=JSON, declared=500), LOST),
