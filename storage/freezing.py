@@ -23,6 +23,19 @@ MOVE_RUN = """
     WHERE run_id = :run_id
 """  # what was said before one more loop is no longer the answer
 
+KEEP_MANIFEST = """
+    INSERT INTO manifests (operation_id, estimated_input_tokens, input_limit, counting_method, exact, transforms,
+      validation, notes)
+    SELECT e.operation_id, e.estimated, n.input_limit, e.estimator_id, false,
+      (SELECT coalesce(jsonb_agg(DISTINCT v.transform ORDER BY v.transform), '[]') FROM view_items v
+       WHERE v.view_id = e.view_id AND v.pos < e.view_length AND v.transform IS NOT NULL),
+      CASE WHEN e.estimated > n.input_limit THEN 'budget_exceeded' ELSE 'build_failed' END,
+      jsonb_build_array(CAST(:waited_note AS text))
+    FROM compaction_episodes e JOIN operations o USING (operation_id)
+      CROSS JOIN LATERAL (SELECT CAST(o.prepared ->> 'input_limit' AS bigint) AS input_limit) n
+    WHERE e.episode_id = :waited_for ON CONFLICT DO NOTHING
+"""
+
 
 @dataclass(frozen=True)
 class Frozen:
@@ -74,6 +87,11 @@ def tell_built(
     numbers = prepared.model_dump(include={"cutoff", "estimated", "input_limit", "supplements"})
     noted = {"notes": list(notes)} if notes else {}
     events.add("context_build", loop=loop, operation_id=operation_id, **numbers, **noted)
+
+
+def keep_manifest(writes: WriteSet, episode_id: UUID, note: str) -> None:
+    """The manifest of a request that waited for this episode, was measured, and is never sent (SPEC A8)."""
+    writes.sql(KEEP_MANIFEST, waited_for=episode_id, waited_note=note)
 
 
 def move_run(writes: WriteSet, run_id: UUID, *, phase: str, loop: int, cutoff: int) -> None:

@@ -51,8 +51,8 @@ BEFORE = text("""
               WHERE o.run_id = c.run_id AND o.loop_no = :loop) AS had_episode
     FROM role_contexts c JOIN sessions s USING (session_id) WHERE c.context_id = :context_id
 """)
-# A cancelled one counts like a failed one if its request went on without it, and has its list; what a stop cancelled
-# along with its Run is begun again by the resume.
+# A cancelled one counts like a failed one if its request went on without it, and was tried or refused; what a stop
+# cancelled along with its Run is begun again by the resume.
 # An end later than now, by more than commits overlap, is from a clock that was ahead; waiting for it would not end.
 LAST = text("""
     SELECT e.status, e.outcome, (e.target ->> 'summary')::int AS summary_tokens,
@@ -60,14 +60,15 @@ LAST = text("""
            CASE WHEN e.ended_at > now() + interval '1 minute' THEN 'infinity'
                 ELSE extract(epoch FROM now() - e.ended_at)::float END AS seconds_since,
            (SELECT count(*)::int FROM compaction_episodes f JOIN operations p ON p.operation_id = f.operation_id
-            WHERE f.run_id = e.run_id AND (f.status = 'failed' OR (f.status = 'cancelled' AND p.view_id IS NOT NULL))
+            WHERE f.run_id = e.run_id
+              AND (f.status = 'failed' OR (f.status = 'cancelled' AND (p.attempts > 0 OR p.state = 'failed')))
               AND f.made_no > coalesce((SELECT max(g.made_no) FROM compaction_episodes g
                                         WHERE g.run_id = e.run_id AND g.status = 'succeeded'
                                           AND g.operation_id IS NOT NULL), 0)
            ) AS failures
     FROM compaction_episodes e JOIN operations o ON o.operation_id = e.operation_id
     WHERE e.context_id = :context_id
-      AND (e.status IN ('succeeded', 'failed') OR (e.status = 'cancelled' AND o.view_id IS NOT NULL))
+      AND (e.status IN ('succeeded', 'failed') OR (e.status = 'cancelled' AND (o.attempts > 0 OR o.state = 'failed')))
     ORDER BY e.made_no DESC LIMIT 1
 """)
 

@@ -17,7 +17,7 @@ from context.steps import PreparedRequest
 from storage.database import fetch_one, fetch_value
 from storage.episodes import LOCK, LockedEpisode
 from storage.event_log import EventLog
-from storage.freezing import tell_built
+from storage.freezing import keep_manifest, tell_built
 from storage.lost_tries import settling
 from storage.store import Store
 from storage.writes import WriteSet
@@ -32,22 +32,10 @@ CLOSE_BLOCK = text("""
 """)
 UNDER_WAY = "a.operation_id = :under_way AND a.state = 'calling'"
 SETTLE = text(f"WITH {settling(run='SELECT run_id FROM runs WHERE run_id = :run_id', which=UNDER_WAY)} SELECT 1")
-# The request that waited was measured, and is never sent: it has its list and its manifest all the same (SPEC A8).
+# The request that waited has its list all the same, as its manifest (SPEC A8).
 KEEP_LIST = """
     UPDATE operations o SET view_id = e.view_id, view_length = e.view_length FROM compaction_episodes e
     WHERE e.episode_id = :episode_id AND o.operation_id = e.operation_id AND o.view_id IS NULL
-"""
-KEEP_MANIFEST = """
-    INSERT INTO manifests (operation_id, estimated_input_tokens, input_limit, counting_method, exact, transforms,
-      validation, notes)
-    SELECT e.operation_id, e.estimated, n.input_limit, e.estimator_id, false,
-      (SELECT coalesce(jsonb_agg(DISTINCT v.transform ORDER BY v.transform), '[]') FROM view_items v
-       WHERE v.view_id = e.view_id AND v.pos < e.view_length AND v.transform IS NOT NULL),
-      CASE WHEN e.estimated > n.input_limit THEN 'budget_exceeded' ELSE 'build_failed' END,
-      jsonb_build_array('compaction:' || CAST(:status AS text))
-    FROM compaction_episodes e JOIN operations o USING (operation_id)
-      CROSS JOIN LATERAL (SELECT CAST(o.prepared ->> 'input_limit' AS bigint) AS input_limit) n
-    WHERE e.episode_id = :episode_id ON CONFLICT DO NOTHING
 """
 PREPARED = text("SELECT prepared FROM operations WHERE operation_id = :operation_id")
 MARK = "UPDATE role_contexts SET material_mark = view_length WHERE context_id = :context_id"
@@ -95,7 +83,7 @@ def _writes(request: FailEpisode, episode: LockedEpisode, waiting: PreparedReque
         tell_built(events, episode.operation_id, episode.loops, waiting, [note])
         writes.sql(MARK, context_id=episode.context_id)
         writes.sql(KEEP_LIST)
-        writes.sql(KEEP_MANIFEST)
+        keep_manifest(writes, request.episode_id, note)
     events.write(writes)
     writes.sql(MOVE_RUN, run_id=episode.run_id)
     return writes

@@ -14,9 +14,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from context.errors import SupersededError
 from context.policy import Limits
 from context.spending import Spent, spent
-from context.steps import FinishedRun, FinishRun
+from context.steps import FinishedRun, FinishRun, PreparedRequest
 from storage.database import fetch_one, fetch_value
 from storage.event_log import EventLog
+from storage.freezing import keep_manifest, tell_built
 from storage.lost_tries import settling
 from storage.session_views import save_view
 from storage.store import Store
@@ -29,7 +30,12 @@ LOCK = text("""
 # Read after the locks were taken: what no commit can change until this one is true.
 STANDS = text("""
     SELECT EXISTS (SELECT 1 FROM input_deliveries WHERE run_id = :run_id AND state = 'pending') AS late,
-           x.record_head AS records, encode(x.chain, 'hex') AS chain
+           x.record_head AS records, encode(x.chain, 'hex') AS chain,
+           (SELECT json_build_object('operation_id', o.operation_id, 'loop', o.loop_no, 'prepared', o.prepared,
+                                     'episode_id', e.episode_id)
+            FROM operations o JOIN compaction_episodes e USING (operation_id)
+            WHERE o.run_id = :run_id AND o.state = 'prepared' AND o.view_id IS NULL
+            ORDER BY o.made_no DESC LIMIT 1) AS waiting
     FROM (SELECT 1) one LEFT JOIN role_contexts x ON x.run_id = :run_id AND x.instance = 'main'
 """)
 CARRY = """
@@ -44,9 +50,12 @@ LET_GO = """
       AND i.kind = 'supplement'
 """
 OPEN = "('prepared', 'frozen', 'calling', 'raw_stored')"
+# A request that still waits for its compaction was listed for that, and shows that list.
+FROZEN_FOR = "(SELECT e.{} FROM compaction_episodes e WHERE e.operation_id = operations.operation_id)"
 CLOSE_OPERATIONS = f"""
     UPDATE operations SET state = CASE WHEN state = 'calling' AND purpose = 'tool' THEN 'unknown' ELSE 'cancelled' END,
-           updated_at = now()
+           view_id = coalesce(view_id, {FROZEN_FOR.format("view_id")}),
+           view_length = coalesce(view_length, {FROZEN_FOR.format("view_length")}), updated_at = now()
     WHERE run_id = :run_id AND state IN {OPEN}
       AND NOT EXISTS (SELECT 1 FROM idle_blocks b WHERE b.operation_id = operations.operation_id)
 """
@@ -126,12 +135,23 @@ def _writes(request: FinishRun, run: Any, stands: Any, numbers: dict[str, int | 
     for statement in (CARRY, LET_GO, CLOSE_OPERATIONS, CLOSE_EPISODES):
         writes.sql(statement)
     events = EventLog(request.run_id, run["event_head"])
+    if stands["waiting"]:
+        _tell_waiting(writes, events, **stands["waiting"])
     anchor = {"records": stands["records"], "chain": stands["chain"]} if stands["records"] else {}
     events.add("run_ended", status=request.status, end_reason=request.end_reason, code=request.code, **anchor)
     events.write(writes)
     writes.sql(END, status=request.status, end_reason=request.end_reason, error=_error(request, numbers))
     writes.bind(run_id=request.run_id)
     return writes
+
+
+def _tell_waiting(
+    writes: WriteSet, events: EventLog, operation_id: str, loop: int, prepared: dict[str, Any], episode_id: str
+) -> None:
+    """A request that was measured, and whose compaction ends with the Run, has its manifest and its event (SPEC A8)."""
+    note = "compaction:cancelled"
+    tell_built(events, UUID(operation_id), loop, PreparedRequest.model_validate(prepared), [note])
+    keep_manifest(writes, UUID(episode_id), note)
 
 
 def _error(request: FinishRun, numbers: dict[str, int | str]) -> str | None:

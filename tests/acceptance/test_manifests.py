@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.compactions import SMALL, is_summary, repeated, scripted
+from tests.support import replies
+from tests.support.compactions import SMALL, SUMMARY, is_summary, repeated, scripted
 from tests.support.run_world import Json, RunWorld, Servers, working_world
 
 RESULTS: Json = {"max_result_chars": 2_000, "preview_chars": 100, "protect_tokens": 1, "prune_tokens": 500}
@@ -84,3 +85,24 @@ async def test_a_request_whose_compaction_failed_is_an_event_too(world: RunWorld
         ["compaction:failed"],
     )
     assert (await world.get(f"/sessions/{run['session_id']}/verify"))["breaks"] == []
+
+
+async def test_a_request_that_waits_for_a_compaction_when_its_run_ends_has_its_manifest(world: RunWorld) -> None:
+    """SPEC A8, S8: it was measured and is never sent; a resume begins the compaction again at once."""
+    await world.publish(tools=["repeat"], **SMALL)
+    held = replies.text(SUMMARY).but(hold="summary")
+    world.model.add(*[scripted([repeated(1_200)] * 4 + ["done"], [held, held, SUMMARY])] * 20)
+    run_id = await world.start()
+    await world.model.wait_for_requests(5)
+    await world.stop(run_id)
+    assert (await world.ended(run_id))["status"] == "stopped"
+    (manifest,) = [one for one in await world.manifests(run_id) if one["validation"] != "passed"]
+    assert (manifest["validation"], manifest["notes"]) == ("budget_exceeded", ["compaction:cancelled"])
+    assert [item["kind"] for item in manifest["items"]][-2:] == ["assistant", "tool_result"]
+    built = [one["operation_id"] for one in await world.events(run_id) if one["type"] == "context_build"]
+    assert sorted(built) == sorted(one["operation_id"] for one in await world.manifests(run_id))
+    world.model.release("summary")
+    await world.resume(run_id)
+    assert (await world.ended(run_id))["answer"] == "done"
+    session = (await world.get(f"/runs/{run_id}"))["session_id"]
+    assert (await world.get(f"/sessions/{session}/verify"))["breaks"] == []
