@@ -7,6 +7,7 @@ release says which hashes it was published with: whoever calls can tell old code
 import importlib
 import sys
 import sysconfig
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -21,6 +22,8 @@ _OURS = Path(__file__).resolve().parents[1]
 _INSTALLED = ("site-packages", "dist-packages")
 _IMPORTED: dict[str, str] = {}
 """Hashes of what this process has imported, by module, of the files as they were then; as global as `sys.modules`."""
+_FORGETTING = threading.Lock()
+"""Python fails the second of two threads that drop what its finders remember, and with it that thread's tool call."""
 
 
 def load_function(entry: str) -> Callable[..., Any]:
@@ -99,7 +102,8 @@ def _imported(module_name: str) -> Any:
     missing: list[str | None] = []
 
     def imported() -> Any:
-        importlib.invalidate_caches()  # a file that was added a moment ago is there
+        with _FORGETTING:
+            importlib.invalidate_caches()  # a file that was added a moment ago is there
         try:
             return importlib.import_module(module_name)
         except ModuleNotFoundError as error:

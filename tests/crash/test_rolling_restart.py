@@ -3,12 +3,15 @@
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from tests.support.child_worker import WorkerNursery, WorkerPlace
 from tests.support.crowd import answers_after, ask_at_once, gather, repeats, replaced_workers
 from tests.support.run_tools import traced
 from tests.support.run_world import RunWorld, python_tool
 
 
+@pytest.mark.timeout(240)
 async def test_a_rolling_restart_fails_no_run_and_repeats_no_finished_call(
     world: RunWorld, nursery: WorkerNursery, place: WorkerPlace, tmp_path: Path
 ) -> None:

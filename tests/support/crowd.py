@@ -64,7 +64,7 @@ async def ask_at_once(world: RunWorld, sessions: list[str], *, second_questions:
     crowd.accepted_after_s = time.perf_counter() - began
     if second_questions:
         crowd.refused.update(await gather(_refusal(world, session) for session in sessions))
-    crowd.runs = await gather((world.ended(run_id, within_s=60) for run_id in started), at_once=len(started))
+    crowd.runs = await gather((world.over(run_id) for run_id in started), at_once=len(started))
     crowd.ended_after_s = time.perf_counter() - began
     return crowd
 

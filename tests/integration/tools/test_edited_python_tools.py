@@ -1,6 +1,7 @@
 """Files of Python tools that somebody edits: what is published, and what a process that imported them before does."""
 
 import asyncio
+import contextlib
 import json
 import sys
 import threading
@@ -221,3 +222,27 @@ async def test_code_is_found_while_workflows_import_in_other_threads(folder: Fol
         ended.set()
         importing.join()
         sys.setswitchinterval(switched)
+
+
+class Meeting(dict[str, Any]):
+    """The cache of a process's import finders, looked through by two threads at the same moment, if they can."""
+
+    def __init__(self, finders: dict[str, Any]) -> None:
+        super().__init__(finders)
+        self._both = threading.Barrier(2)
+
+    def items(self) -> Any:
+        found = dict(super().items()).items()
+        with contextlib.suppress(threading.BrokenBarrierError):
+            self._both.wait(0.3)
+        return found
+
+
+async def test_the_first_calls_of_a_process_do_not_fail_each_other(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T2, T9: two threads that drop what finders remember would each drop the same, and Python fails the second."""
+    folder.write(ADD)
+    published = await folder.publish()
+    monkeypatch.setattr(sys, "path_importer_cache", Meeting(sys.path_importer_cache | {"/no/such.zip": None}))
+    assert list(await asyncio.gather(folder.call(published, a=1), folder.call(published, a=2))) == ["2", "3"]
