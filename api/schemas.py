@@ -244,7 +244,10 @@ class RunError(Answer):
 
 
 class UsageTotals(Answer):
-    """`cost` is null if any price is unknown; `unknown` counts attempts not reported in whole (estimated or none)."""
+    """`cost` is null if any price is unknown; `unknown` counts attempts not reported in whole (estimated or none).
+
+    A cost is in the currency of its agent's prices; over agents with different ones the sum means nothing.
+    """
 
     input_tokens: int
     output_tokens: int

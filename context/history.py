@@ -20,9 +20,13 @@ ENDS = {
     "timed_out": "it ran out of time",
     "exhausted": "it used up its budget",
 }
+BEFORE_ITS_CALLS = {
+    "stopped": ("Not executed: the run was stopped before this call was made.", "stopped"),
+    "timed_out": ("Not executed: the run ran out of time before this call was made.", "not_executed"),
+    "exhausted": ("Not executed: the run reached a limit before this call was made.", "not_executed"),
+}
+NOT_MADE = ("Not executed: the run ended before this call was made.", "not_executed")
 UNSETTLED = {
-    "prepared": ("Not executed: the run ended before this call was made.", "not_executed"),
-    "cancelled": ("Not executed: the run was stopped before this call was made.", "stopped"),
     "calling": (
         "Unknown: the run ended while this call was being made; it may or may not have had its effect.",
         "unknown",
@@ -186,12 +190,14 @@ def _result(run: PastRun, call: PastCall) -> Fact:
     if call.result_id is not None:
         transform = OFFLOADED if call.offloaded else None
         return Stored("tool_result", call.operation_id, call.result_id, run.run_no, transform)
-    return Own("placeholder", placeholder(call), run.run_no, call.operation_id)
+    return Own("placeholder", placeholder(call, run.status), run.run_no, call.operation_id)
 
 
-def placeholder(call: PastCall) -> ChatMessage:
-    """The tool message for a call without a result. The Operation's own state is not touched."""
+def placeholder(call: PastCall, run_status: str) -> ChatMessage:
+    """The tool message for a call without a result of a Run that ended so. The Operation's own state is not touched."""
     text, status = UNSETTLED.get(call.state, UNSETTLED["unknown"])
+    if call.state in ("prepared", "cancelled"):
+        text, status = BEFORE_ITS_CALLS.get(run_status, NOT_MADE)
     return ChatMessage.model_validate(
         {"role": "tool", "content": text, "tool_call_id": call.call_id, "name": call.name, "status": status}
     )

@@ -159,11 +159,8 @@ class ReplyAssembler:
 
     def _take_delta(self, delta: dict[str, Any], *, add_call: Callable[[object], None]) -> None:
         self._take_content(delta.get("content"))
-        reasoning = delta.get("reasoning_content") or delta.get("reasoning")
-        if isinstance(reasoning, str) and reasoning:
-            self._reasoning.append(reasoning)
-        if refusal := _text_of(delta.get("refusal")):
-            self._refusal.append(refusal)
+        self._take_reasoning(delta.get("reasoning_content") or delta.get("reasoning"))
+        self._take_refusal(delta.get("refusal"))
         calls = delta.get("tool_calls")
         if calls is not None and not isinstance(calls, list):
             raise MalformedAnswerError
@@ -171,6 +168,14 @@ class ReplyAssembler:
             add_call(call)
         if function := delta.get("function_call"):
             self._slots.add({"index": 0, "function": function})
+
+    def _take_reasoning(self, reasoning: object) -> None:
+        if isinstance(reasoning, str) and reasoning:  # an empty one is no output
+            self._reasoning.append(reasoning)
+
+    def _take_refusal(self, refusal: object) -> None:
+        if text := _text_of(refusal):
+            self._refusal.append(text)
 
     def _take_content(self, content: object) -> None:
         if isinstance(content, str):
@@ -189,9 +194,9 @@ class ReplyAssembler:
         elif isinstance(part, dict) and isinstance(part.get("text"), str | None) and "text" in part:
             self._take_content(part["text"])
         elif isinstance(part, dict) and part.get("type") == "refusal":
-            self._refusal.append(_text_of(part.get("refusal")) or "")
+            self._take_refusal(part.get("refusal"))
         elif isinstance(part, dict) and part.get("type") == "thinking":
-            self._reasoning.append(_thinking(part.get("thinking")))
+            self._take_reasoning(_thinking(part.get("thinking")))
         else:
             raise MalformedAnswerError
 

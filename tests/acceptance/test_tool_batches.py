@@ -78,7 +78,7 @@ async def test_the_loop_limit_inside_a_batch_ends_the_run_and_not_the_session(wo
     second = await world.ask("and now?", session)
     assert (second["status"], call_ids(world.sent[2])) == ("succeeded", ["k1", "k2"])
     assert results(world.sent[2])[0] == "1"
-    assert results(world.sent[2])[1].startswith("Not executed")
+    assert results(world.sent[2])[1] == "Not executed: the run reached a limit before this call was made."
 
 
 async def test_a_stop_inside_a_batch_leaves_a_session_that_works(world: RunWorld, tmp_path: Path) -> None:

@@ -72,10 +72,26 @@ def test_an_older_run_shows_inputs_and_result_and_nothing_between() -> None:
 def test_a_call_without_a_result_gets_a_placeholder_that_is_no_success(state: str) -> None:
     """SPEC A4."""
     call = PastCall(uid("op"), "c0", "t", state, None)
-    message = placeholder(call)
+    message = placeholder(call, "failed")
     assert message.tool_call_id == "c0"
     assert message.status in ("not_executed", "stopped", "unknown")
     assert (message.content or "").startswith(("Not executed", "Unknown"))
+
+
+@pytest.mark.parametrize(
+    ("run_status", "says", "status"),
+    [
+        ("stopped", "was stopped", "stopped"),
+        ("timed_out", "ran out of time", "not_executed"),
+        ("exhausted", "reached a limit", "not_executed"),
+        ("failed", "ended", "not_executed"),
+    ],
+)
+def test_a_call_that_was_not_made_says_why(run_status: str, says: str, status: str) -> None:
+    """SPEC A4, case C010: a limit is no stop."""
+    message = placeholder(PastCall(uid("op"), "c0", "t", "cancelled", None), run_status)
+    assert message.content == f"Not executed: the run {says} before this call was made."
+    assert message.status == status
 
 
 def test_a_result_that_no_request_carried_is_shown_as_it_is() -> None:

@@ -487,3 +487,16 @@ def test_output_is_seen_at_the_first_text_reasoning_or_call() -> None:
         assert not reader.has_output
         reader.feed(event({"choices": [{"delta": delta}]}))
         assert reader.has_output
+
+
+@pytest.mark.parametrize(
+    "part",
+    [{"type": "thinking", "thinking": []}, {"type": "thinking", "thinking": ""}, {"type": "refusal", "refusal": ""}],
+)
+def test_a_part_with_nothing_in_it_is_no_output(part: dict[str, Any]) -> None:
+    """SPEC S6: it is no evidence that the model has begun, and no refusal."""
+    reader = AnswerReader()
+    reader.feed(event({"choices": [{"delta": {"content": [part]}}]}))
+    assert not reader.has_output
+    reader.feed(event({"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]}))
+    assert (reader.finish().content, reader.finish().refused) == ("x", False)
