@@ -1,4 +1,4 @@
-"""What ends `agentloom dev`."""
+"""What ends `agentloom dev` (SPEC 17)."""
 
 import signal
 
