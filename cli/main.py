@@ -109,11 +109,21 @@ def run(arguments: list[str]) -> int:
     except AgentLoomError as error:
         return _tell(error)
     except OSError as error:
-        if error.errno not in UNWRITABLE or error.filename is not None:
-            raise
-        print_error("The output can't be written.", why=os.strerror(error.errno))
-        return ExitCode.ENDED_OTHERWISE
+        return _tell_file(error)
     return outcome if isinstance(outcome, int) else ExitCode.DONE
+
+
+def _tell_file(error: OSError) -> int:
+    """A file, a folder or the output that the system refuses; any other failure of the system is none of a person's."""
+    why = os.strerror(error.errno or 0)
+    if isinstance(error.filename, str | Path):
+        mend = f"ls -ld {error.filename}  (then mend its rights, or name another place)"
+        print_error(f"{error.filename} can't be used.", why=why, mend=mend)
+        return ExitCode.USAGE
+    if error.errno not in UNWRITABLE:
+        raise error
+    print_error("The output can't be written.", why=why)
+    return ExitCode.ENDED_OTHERWISE
 
 
 def _say_version(wanted: bool) -> None:
