@@ -20,12 +20,13 @@ ENDS = {
     "timed_out": "it ran out of time",
     "exhausted": "it used up its budget",
 }
-BEFORE_ITS_CALLS = {
-    "stopped": ("Not executed: the run was stopped before this call was made.", "stopped"),
-    "timed_out": ("Not executed: the run ran out of time before this call was made.", "not_executed"),
+CUT_OFF = {
+    "timed_out": ("Stopped: the run ran out of time before this call had a result.", "stopped"),
     "exhausted": ("Not executed: the run reached a limit before this call was made.", "not_executed"),
+    "failed": ("Stopped: the run failed before this call had a result.", "stopped"),
 }
-NOT_MADE = ("Not executed: the run ended before this call was made.", "not_executed")
+STOPPED = ("Stopped: the run was stopped before this call had a result.", "stopped")
+"""A harmless call has no try written down before it: whether it had begun is not known, and does no harm."""
 UNSETTLED = {
     "calling": (
         "Unknown: the run ended while this call was being made; it may or may not have had its effect.",
@@ -197,7 +198,7 @@ def placeholder(call: PastCall, run_status: str) -> ChatMessage:
     """The tool message for a call without a result of a Run that ended so. The Operation's own state is not touched."""
     text, status = UNSETTLED.get(call.state, UNSETTLED["unknown"])
     if call.state in ("prepared", "cancelled"):
-        text, status = BEFORE_ITS_CALLS.get(run_status, NOT_MADE)
+        text, status = CUT_OFF.get(run_status, STOPPED)
     return ChatMessage.model_validate(
         {"role": "tool", "content": text, "tool_call_id": call.call_id, "name": call.name, "status": status}
     )

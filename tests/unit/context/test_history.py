@@ -75,23 +75,22 @@ def test_a_call_without_a_result_gets_a_placeholder_that_is_no_success(state: st
     message = placeholder(call, "failed")
     assert message.tool_call_id == "c0"
     assert message.status in ("not_executed", "stopped", "unknown")
-    assert (message.content or "").startswith(("Not executed", "Unknown"))
+    assert (message.content or "").startswith(("Not executed", "Stopped", "Unknown"))
 
 
 @pytest.mark.parametrize(
     ("run_status", "says", "status"),
     [
-        ("stopped", "was stopped", "stopped"),
-        ("timed_out", "ran out of time", "not_executed"),
-        ("exhausted", "reached a limit", "not_executed"),
-        ("failed", "ended", "not_executed"),
+        ("stopped", "Stopped: the run was stopped before this call had a result.", "stopped"),
+        ("timed_out", "Stopped: the run ran out of time before this call had a result.", "stopped"),
+        ("failed", "Stopped: the run failed before this call had a result.", "stopped"),
+        ("exhausted", "Not executed: the run reached a limit before this call was made.", "not_executed"),
     ],
 )
-def test_a_call_that_was_not_made_says_why(run_status: str, says: str, status: str) -> None:
-    """SPEC A4, case C010: a limit is no stop."""
+def test_a_call_without_a_result_says_why(run_status: str, says: str, status: str) -> None:
+    """SPEC A4, case C010: a limit is no stop, and a harmless call that had begun is not said to be not executed."""
     message = placeholder(PastCall(uid("op"), "c0", "t", "cancelled", None), run_status)
-    assert message.content == f"Not executed: the run {says} before this call was made."
-    assert message.status == status
+    assert (message.content, message.status) == (says, status)
 
 
 def test_a_result_that_no_request_carried_is_shown_as_it_is() -> None:
