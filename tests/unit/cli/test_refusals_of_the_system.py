@@ -19,6 +19,7 @@ class Interrupts:
         if name == "cli.main":
             os.kill(os.getpid(), signal.SIGINT)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may have it ignored
 from cli.entry import main
 sys.meta_path.insert(0, Interrupts())
 main()
