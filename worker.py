@@ -62,9 +62,9 @@ from workflows.registry import WORKFLOWS, sandbox
 
 LOG = logging.getLogger("worker")  # the module is `__main__` when it is the process
 
-# A worker that lost its cache, or died, gives its workflows up after this time instead of Temporal's ten seconds. With
-# twice as long a Run whose worker died in a tool call went on after more than 3 s; under load nothing was slower.
-STICKY = timedelta(seconds=0.5)
+# A worker that lost its cache, or died, gives its workflows up after this time instead of Temporal's ten seconds. Half
+# of it lets the tasks of some twenty Runs at once time out, each an event of its history.
+STICKY = timedelta(seconds=1)
 # What runs when the process is told to stop may take this long; then it is handed to another worker.
 DRAIN = timedelta(seconds=2)
 # A local step can't be taken from the process that runs it: whatever else hangs is left behind, as in a crash.
