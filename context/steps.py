@@ -113,6 +113,7 @@ class PreparedRequest(Step):
     `compact` is the CompactionEpisode that goes first; nothing is frozen then (SPEC K1).
     `protected`, if it is refused for that, is how much of it may not be left out.
     `nothing_new`: nothing was, since the Run has its answer and the input that one more loop was for is withdrawn.
+    `answered`: the Run has an answer, which stands until the model is called for what came after it (SPEC S7).
     """
 
     cutoff: int
@@ -123,6 +124,7 @@ class PreparedRequest(Step):
     protected: int | None = None
     stopping: bool = False
     nothing_new: bool = False
+    answered: bool = False
     compact: UUID | None = None
 
 

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from context.errors import BudgetExhaustedError, ModelContextLengthError, ProtectedInputTooLargeError
+from context.budget import Fits, TooLarge
+from context.errors import (
+    BudgetExhaustedError,
+    ModelContextLengthError,
+    ProtectedInputTooLargeError,
+    WindowExceededError,
+)
 from context.steps import PreparedRequest, RequestTerms
 from storage.event_log import EventLog
 from storage.tables import attempts, manifests
@@ -19,9 +25,9 @@ NOT_MEASURED = -1
 UNAVAILABLE = "unavailable"
 MOVE_RUN = """
     UPDATE runs SET phase = :phase, loops = :loop, input_cutoff = :cutoff, event_head = :event_head,
-           answer_record_id = NULL
+           answer_record_id = CASE WHEN :calls_again THEN NULL ELSE answer_record_id END
     WHERE run_id = :run_id
-"""  # what was said before one more loop is no longer the answer
+"""  # what was said before one more call is no longer the answer
 
 KEEP_MANIFEST = """
     INSERT INTO manifests (operation_id, estimated_input_tokens, input_limit, counting_method, exact, transforms,
@@ -70,6 +76,13 @@ class Frozen:
         return "budget_exceeded" if too_large else "build_failed"
 
 
+def refusal(verdict: Fits | TooLarge) -> str | None:
+    """The code of a request that does not fit."""
+    if isinstance(verdict, Fits):
+        return None
+    return ProtectedInputTooLargeError.code if verdict.protected else WindowExceededError.code
+
+
 def write_frozen(writes: WriteSet, events: EventLog, frozen: Frozen, terms: RequestTerms) -> None:
     """Put it all into the commit's writes; the Operation's own row is up to the caller."""
     prepared = frozen.prepared
@@ -77,7 +90,8 @@ def write_frozen(writes: WriteSet, events: EventLog, frozen: Frozen, terms: Requ
         writes.insert(attempts, [{"operation_id": frozen.operation_id, "attempt_no": 1, "state": "calling"}])
     writes.insert(manifests, [_manifest(frozen, terms)])
     tell_built(events, frozen.operation_id, frozen.loop, prepared, frozen.notes)
-    move_run(writes, frozen.run_id, phase="calling_model", loop=frozen.loop, cutoff=prepared.cutoff)
+    place: dict[str, Any] = {"phase": "calling_model", "loop": frozen.loop, "cutoff": prepared.cutoff}
+    move_run(writes, frozen.run_id, **place, calls_again=not prepared.refused)
 
 
 def tell_built(
@@ -94,9 +108,9 @@ def keep_manifest(writes: WriteSet, episode_id: UUID, note: str) -> None:
     writes.sql(KEEP_MANIFEST, waited_for=episode_id, waited_note=note)
 
 
-def move_run(writes: WriteSet, run_id: UUID, *, phase: str, loop: int, cutoff: int) -> None:
-    """The Run's place, with the head of its events."""
-    writes.sql(MOVE_RUN, phase=phase, loop=loop, cutoff=cutoff, run_id=run_id)
+def move_run(writes: WriteSet, run_id: UUID, *, phase: str, loop: int, cutoff: int, calls_again: bool) -> None:
+    """The Run's place, with the head of its events. An answer stands until the model is called again."""
+    writes.sql(MOVE_RUN, phase=phase, loop=loop, cutoff=cutoff, calls_again=calls_again, run_id=run_id)
 
 
 def _manifest(frozen: Frozen, terms: RequestTerms) -> dict[str, Any]:

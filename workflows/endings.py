@@ -80,6 +80,15 @@ def over_budget() -> Ending:
     return _used_up(BudgetExhaustedError, "limits.max_total_tokens or limits.max_cost")
 
 
+# No room or no budget for one more loop: there will be none however often it is tried.
+NO_LOOP_FOLLOWS = (ProtectedInputTooLargeError.code, WindowExceededError.code, BudgetExhaustedError.code)
+
+
+def leaves_answer(prepared: PreparedRequest) -> bool:
+    """Whether the Run ends with the answer it has, since what came after that can't be sent (decision 0113)."""
+    return prepared.answered and prepared.refused in NO_LOOP_FOLLOWS
+
+
 WHERE_SET = "The limit follows from context_window, output_reserve_tokens and safety_margin_tokens of the agent."
 
 GOES_ALONG = (

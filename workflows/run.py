@@ -29,6 +29,7 @@ from workflows.endings import (
     Ending,
     RunEnds,
     broken_down,
+    leaves_answer,
     no_answer,
     not_compacted,
     out_of_loops,
@@ -113,7 +114,7 @@ class RunWorkflow:
         terms = None if self._state else await steps.open_run(self._start)
         if terms is not None:
             self._take(terms)
-            late = {"serve_late": not terms.spent, "is_spent": terms.spent}
+            late = {"serve_late": not terms.spent, "is_last": terms.spent}
             if terms.opened.answered and (finished := await self._answered(**late)):
                 return finished
             if terms.spent:
@@ -131,6 +132,8 @@ class RunWorkflow:
         if prepared.nothing_new:
             self._move(loop=self._known.loop - 1)
             return await self._answered()
+        if leaves_answer(prepared):
+            return await self._answered(is_last=True)
         verdict = await self._call_model(prepared)
         if self._known.compact_once and verdict.code == ModelContextLengthError.code:
             self._move(last_error=verdict.code)
@@ -169,7 +172,7 @@ class RunWorkflow:
         self._pending = {seq for seq in self._pending if seq > prepared.cutoff}
         numbers = {"cutoff": prepared.cutoff, "estimated": prepared.estimated, "input_limit": prepared.input_limit}
         self._move(batch_id=None, prepared=None, **numbers)
-        if prepared.refused:
+        if prepared.refused and not leaves_answer(prepared):
             raise RunEnds(refused(prepared))
         return prepared
 
@@ -211,9 +214,12 @@ class RunWorkflow:
                 raise
             self._move(last_error=CompactionFailedError.code)
             return await self._without_summary(request, why_ended(error))
-        if verdict.status != "succeeded" or verdict.code is not None:
-            raise RunEnds(not_compacted(verdict))
-        return await steps.freeze(request)
+        if verdict.status == "succeeded" and verdict.code is None:
+            return await steps.freeze(request)
+        unsent = waiting.model_copy(update={"compact": None, "refused": verdict.code})
+        if leaves_answer(unsent):
+            return unsent
+        raise RunEnds(not_compacted(verdict))
 
     @staticmethod
     async def _without_summary(request: FreezeRequest, reason: str) -> PreparedRequest:
@@ -268,7 +274,7 @@ class RunWorkflow:
         """What the answer leads to: an end, or None for one more loop."""
         match verdict.kind:
             case "answer":
-                return await self._answered(is_spent=verdict.over_budget)
+                return await self._answered(is_last=verdict.over_budget)
             case "stopping":
                 await self._cancellation()
             case "unusable" | "failed":
@@ -303,14 +309,15 @@ class RunWorkflow:
         """A stop is recorded, and its cancellation is on its way."""
         await workflow.wait_condition(lambda: False)
 
-    async def _answered(self, *, serve_late: bool = False, is_spent: bool = False) -> FinishedRun | None:
+    async def _answered(self, *, serve_late: bool = False, is_last: bool = False) -> FinishedRun | None:
         """The end with the answer; None if a late input is served first: as the release wants it, and in a resume.
 
-        `is_spent`: the answer took the last of the tokens or the money, and nothing is served any more (SPEC S7, L5).
+        `is_last`: nothing is served any more, since the answer took the last of the tokens or the money, or since what
+        is late can't be sent (SPEC S7, L5).
         """
         self._move(phase="finishing")
         state = self._known
-        serves = serve_late or (state.continue_late_input and not is_spent)
+        serves = serve_late or (state.continue_late_input and not is_last)
         budget = state.max_loops if serves else 0
         finished = await steps.finish(self._start.run_id, self._start.execution_no, ANSWERED, loop_budget=budget)
         return None if finished.go_on else finished

@@ -29,10 +29,9 @@ from context.steps import FreezeRequest, PreparedRequest, RequestTerms
 from context.views import ViewItem
 from storage.commits.fail_episode import end_call, write_end
 from storage.commits.finish_run import reached
-from storage.commits.prepare_request import refusal
 from storage.database import fetch_all, fetch_one
 from storage.event_log import EventLog
-from storage.freezing import Frozen, write_frozen
+from storage.freezing import Frozen, refusal, write_frozen
 from storage.heads import Heads, lock_heads
 from storage.linking import breaks_pairs
 from storage.store import Store

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from context.budget import Fits, TooLarge, judge
-from context.errors import AgentLoomError, CorruptPayloadError, ProtectedInputTooLargeError, WindowExceededError
+from context.errors import AgentLoomError, CorruptPayloadError, ProtectedInputTooLargeError
 from context.ids import derived, episode_id
 from context.steps import PreparedRequest, PrepareRequest, RecordToolResult, RequestTerms
 from context.views import OFFLOADED, ViewItem, total_tokens
@@ -22,7 +22,7 @@ from storage.appending import Appender, ViewHead
 from storage.database import fetch_one, fetch_value
 from storage.event_log import EventLog
 from storage.first_view import build_first_view
-from storage.freezing import NOT_MEASURED, Frozen, move_run, write_frozen
+from storage.freezing import NOT_MEASURED, Frozen, move_run, refusal, write_frozen
 from storage.heads import Heads, lock_heads
 from storage.linking import breaks_pairs
 from storage.measuring import Measuring
@@ -147,7 +147,8 @@ async def _prepared(
         preparation = _Preparation(request, terms, heads, Measuring(store.payloads, connection, terms.counter))
         if fresh is not None:
             results = (preparation.settle(fresh),)
-        prepared = await preparation.collect(results, _waiting(found["inputs"]), found["last_view_id"])
+        inputs, answered = _waiting(found["inputs"]), found["answered"]
+        prepared = await preparation.collect(results, inputs, found["last_view_id"], answered=answered)
         await preparation.writes.send(connection)
     if preparation.is_permit(prepared):
         store.standings.note(preparation.leaves(prepared))
@@ -232,7 +233,12 @@ class _Preparation:
         return Waiting(request.operation_id, message.payload_id, message.digest, tokens, **call)
 
     async def collect(
-        self, results: tuple[Waiting, ...], inputs: tuple[Waiting, ...], last_view_id: UUID | None
+        self,
+        results: tuple[Waiting, ...],
+        inputs: tuple[Waiting, ...],
+        last_view_id: UUID | None,
+        *,
+        answered: bool = False,
     ) -> PreparedRequest:
         if self._heads.view_id is None:
             await self._begin(inputs)
@@ -246,7 +252,7 @@ class _Preparation:
         if self._broken is None and may_be_due(self._estimated, self._terms.compaction, self._request.asked):
             await self._write_early()
             weighed = await self._weigh()
-        prepared = await self._judge(inputs, weighed)
+        prepared = await self._judge(inputs, weighed, answered=answered)
         self._freeze(prepared, inputs, weighed)
         self._measuring.write(self.writes)
         self._records.write(self.writes, self._list(), cause="prepare_request")
@@ -343,7 +349,7 @@ class _Preparation:
         self._base, self._items = ViewHead(view_id, 0, 0), list(shorter)
         return shorter
 
-    async def _judge(self, inputs: tuple[Waiting, ...], weighed: Weighed) -> PreparedRequest:
+    async def _judge(self, inputs: tuple[Waiting, ...], weighed: Weighed, *, answered: bool) -> PreparedRequest:
         terms, estimated = self._terms, self._estimated
         refused, protected = CorruptPayloadError.code if self._broken else weighed.refused, weighed.protected
         if weighed.opening is None and refused is None:
@@ -358,6 +364,7 @@ class _Preparation:
             **({"refused": refused} if refused else {}),
             **({"protected": protected} if says_protected else {}),
             **({"compact": episode_id(self._request.operation_id)} if weighed.opening else {}),
+            **({"answered": True} if answered else {}),
         )
 
     async def _refusal(self, estimated: int) -> tuple[str | None, int | None]:
@@ -425,7 +432,8 @@ class _Preparation:
             estimator_id=self._terms.counter.estimator_id,
         )
         write_episode(self.writes, self._events, place, opening)
-        move_run(self.writes, heads.run_id, phase="compacting", loop=request.loop, cutoff=prepared.cutoff)
+        moved: dict[str, Any] = {"loop": request.loop, "cutoff": prepared.cutoff, "calls_again": False}
+        move_run(self.writes, heads.run_id, phase="compacting", **moved)
 
     def _operation_row(self, prepared: PreparedRequest) -> dict[str, Any]:
         place = {"view_id": self._base.view_id, "view_length": self._base.length + len(self._items)}
@@ -440,10 +448,3 @@ def operation_row(
     what = {"operation_id": request.operation_id, "loop_no": request.loop, "purpose": "business", "name": terms.model}
     bounds = {"input_cutoff": prepared.cutoff, "max_output_tokens": terms.max_output_tokens}
     return owner | what | bounds | {"prepared": prepared.model_dump_json()}
-
-
-def refusal(verdict: Fits | TooLarge) -> str | None:
-    """The code of a request that does not fit."""
-    if isinstance(verdict, Fits):
-        return None
-    return ProtectedInputTooLargeError.code if verdict.protected else WindowExceededError.code

@@ -83,7 +83,7 @@ DELIVERIES = text("""
       AND (d.state = 'delivered') = (d.delivered_at IS NOT NULL), false)
     ORDER BY d.input_seq
 """)
-# A Run is of its session's agent, and where its events say it is; its answer is that of its last loop.
+# A Run is of its session's agent, and where its events say it is; its answer is that of the last loop with a call.
 RUNS = text("""
     SELECT 'run/' || r.run_id AS subject, r.run_no AS place
     FROM runs r CROSS JOIN LATERAL (
@@ -92,6 +92,7 @@ RUNS = text("""
         FROM run_events e WHERE e.run_id = r.run_id) e
       CROSS JOIN LATERAL (
         SELECT coalesce(max(loop_no), 0) AS loops, coalesce(max(input_cutoff), 0) AS cutoff,
+               max(loop_no) FILTER (WHERE attempts > 0) AS called,
                max(loop_no) FILTER (WHERE verdict ->> 'kind' = 'answer') AS answered
         FROM operations o WHERE o.run_id = r.run_id AND o.purpose = 'business') m
       LEFT JOIN context_records a ON a.record_id = r.answer_record_id
@@ -105,7 +106,7 @@ RUNS = text("""
                                   AND (r.error ->> 'code') IS NOT DISTINCT FROM (e.said ->> 'code')))
       AND (r.loops, r.input_cutoff) = (m.loops, m.cutoff)
       AND CASE WHEN r.answer_record_id IS NULL THEN r.status <> 'succeeded' AND m.answered IS DISTINCT FROM m.loops
-               ELSE o.run_id = r.run_id AND o.verdict ->> 'kind' = 'answer' AND o.loop_no = m.loops
+               ELSE o.run_id = r.run_id AND o.verdict ->> 'kind' = 'answer' AND o.loop_no = m.called
                  AND a.kind = 'assistant' END, false)
     ORDER BY r.run_no
 """)

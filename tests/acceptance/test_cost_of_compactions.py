@@ -126,3 +126,20 @@ async def test_a_block_whose_break_uses_up_the_budget_ends_the_run_with_that(wor
     assert [is_summary(request) for request in world.model.requests] == [False] * 4 + [True]
     used = run["usage"]["input_tokens"] + run["usage"]["output_tokens"]
     assert run["error"]["numbers"] == {"budget": "tokens", "limit": 300, "used": used}
+
+
+async def test_a_late_inputs_compaction_that_uses_up_the_budget_leaves_the_answer_standing(world: RunWorld) -> None:
+    """SPEC S7, L5: one more loop only while tokens remain, whoever used the last of them; the input is carried."""
+    late: Json = {"context": {"late_input": "continue"}, "limits": {"max_total_tokens": 170}}
+    await world.publish(tools=["repeat"], **PRICED, **late)
+    answers = [repeated(2_500), replies.text("early").but(hold="answer")]
+    world.model.add(*[scripted(answers, [SUMMARY])] * 3)
+    run_id = await world.start()
+    await world.model.wait_for_requests(2)
+    await world.send("y" * 2_500, (await world.get(f"/runs/{run_id}"))["session_id"], mode="supplement")
+    world.model.release("answer")
+    run = await world.ended(run_id)
+    assert [is_summary(request) for request in world.model.requests] == [False] * 2 + [True]
+    assert (run["status"], run["answer"], run["error"]) == ("succeeded", "early", None)
+    assert [one["state"] for one in await world.inputs(run_id)] == ["delivered", "carried"]
+    assert (await world.get(f"/sessions/{run['session_id']}/verify"))["breaks"] == []

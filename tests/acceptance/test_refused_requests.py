@@ -10,6 +10,7 @@ import pytest
 from tests.acceptance.test_commands_of_a_run import command
 from tests.support import replies
 from tests.support.compactions import SMALL, is_summary, repeated, scripted
+from tests.support.replies import Reply
 from tests.support.run_world import Json, RunWorld, Servers, working_world
 
 TOO_LONG = replies.error(400, "This model's maximum context length is 4096 tokens.", code="context_length_exceeded")
@@ -103,6 +104,29 @@ async def test_a_carried_supplement_that_can_not_fit_is_told_with_what_to_do_abo
     assert "withdraw" in refused["error"]["message"]
     assert (await world.http.delete(f"/inputs/{sent['input_id']}")).status_code == 200
     assert (await world.ask("q3", session))["answer"] == "fine"
+
+
+@pytest.mark.parametrize(("beside", "size"), [([], 6_300), ([repeated(1_200)], 5_400)])
+async def test_a_late_supplement_that_can_not_fit_leaves_the_answer_standing(
+    world: RunWorld, beside: list[Reply], size: int
+) -> None:
+    """SPEC S7, S6, E: with `late_input: continue` too, at once or after a compaction; it goes along as ever."""
+    await world.publish(tools=["repeat"], **SMALL, context={"late_input": "continue"})
+    session = await world.open_session()
+    answers: list[Reply | str] = [*beside, replies.text("early").but(hold="answer"), "fine"]
+    world.model.add(*[scripted(answers, ["s" * 1_100])] * 5)
+    run_id = await world.start("q1", session)
+    await world.model.wait_for_requests(1 + len(beside))
+    sent = await world.send("y" * size, session, mode="supplement")
+    world.model.release("answer")
+    run = await world.ended(run_id)
+    assert (run["status"], run["answer"], run["error"]) == ("succeeded", "early", None)
+    _, manifest = await last_business(world, run)
+    assert manifest["validation"] == "budget_exceeded"
+    assert [one["state"] for one in await world.inputs(run_id)] == ["delivered", "carried"]
+    assert (await world.http.delete(f"/inputs/{sent['input_id']}")).status_code == 200
+    assert (await world.ask("q2", session))["answer"] == "fine"
+    assert (await world.get(f"/sessions/{session}/verify"))["breaks"] == []
 
 
 async def test_a_request_whose_compaction_failed_has_its_manifest_too(world: RunWorld) -> None:
