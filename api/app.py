@@ -119,13 +119,15 @@ def _services(store: Store, outside: Outside, options: ApiOptions) -> Services:
             return False
 
     sender = TemporalSender(outside.temporal, task_queue=outside.task_queue)
+    rebuilding = Rebuilding(store, build_model=_build_model(outside))
     return Services(
         store=store,
         feed=RunEventFeed(store),
         sender=sender,
         compact=sender.compact,
         ports=_ports(store, outside),
-        rebuild=Rebuilding(store, build_model=_build_model(outside)).rebuild,
+        rebuild=rebuilding.rebuild,
+        not_as_sent=rebuilding.not_as_sent,
         temporal_answers=temporal_answers,
         limits=KeyLimits(options.rate_limit),
         options=options,

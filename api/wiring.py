@@ -1,7 +1,7 @@
 """What the routes are given: one frozen value, made by `api/app.py` and carried by the application."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol, cast
 from uuid import UUID
@@ -50,6 +50,7 @@ class Services:
     sender: Sender
     ports: Ports
     rebuild: Callable[[UUID], Awaitable[Rebuilt]]
+    not_as_sent: Callable[[Iterable[UUID]], Awaitable[list[UUID]]]
     compact: AskRun
     temporal_answers: Callable[[], Awaitable[bool]]
     limits: KeyLimits

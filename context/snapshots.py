@@ -202,16 +202,51 @@ def reusable(candidates: Sequence[Candidate], *, older_runs: Set[int]) -> Candid
 # --- every version once ----------------------------------------------------------------------------------------------
 
 
-def doubled(pieces: Sequence[str], coverages: Sequence[Coverage]) -> tuple[str, ...]:
-    """The pieces that a request would show more than once: twice as themselves, or beside a summary of them."""
-    covered = [name for coverage in coverages for name in coverage.names]
-    seen: set[str] = set()
-    twice: dict[str, None] = {}
-    for piece in (*covered, *pieces):
-        if piece in seen:
-            twice[piece] = None
-        seen.add(piece)
+@dataclass(frozen=True)
+class SummaryChains:
+    """Which summaries add which pieces to what they stand for, and which one was folded into each; all by their names.
+
+    What a summary stands for is what it adds and what those behind it add, so that no piece is named twice.
+    """
+
+    adding: Mapping[str, Set[str]]
+    folded: Mapping[str, str | None]
+
+    def behind(self, summary: str) -> tuple[str, ...]:
+        """The summary, the one folded into it, and so on; a ring of them ends where it began."""
+        found: dict[str, None] = {}
+        one: str | None = summary
+        while one is not None and one not in found:
+            found[one] = None
+            one = self.folded.get(one)
+        return tuple(found)
+
+
+def doubled(pieces: Sequence[str | None], chains: SummaryChains) -> tuple[tuple[int, str], ...]:
+    """The places at which a list shows a piece again, twice as itself or beside a summary of it; None is no piece.
+
+    A list that ends before such a place does not show that piece again, so one look tells of each beginning of it.
+    """
+    shown: set[str] = set()
+    summed: frozenset[str] = frozenset()
+    twice: list[tuple[int, str]] = []
+    for at, piece in enumerate(pieces):
+        if piece is None:
+            continue
+        if piece in shown or not summed.isdisjoint(chains.adding.get(piece, ())):
+            twice.append((at, piece))
+        shown.add(piece)
+        if piece in chains.folded:
+            behind = frozenset(chains.behind(piece))
+            twice += [(at, one) for one in _again(behind, shown, summed, chains)]
+            summed |= behind
     return tuple(twice)
+
+
+def _again(behind: Set[str], shown: Set[str], summed: Set[str], chains: SummaryChains) -> list[str]:
+    """What these summaries stand for and the list has shown before; only for a second one all is looked through."""
+    stood_for = chains.adding.items() if summed else ((one, chains.adding.get(one, set())) for one in shown)
+    return [one for one, by in stood_for if not behind.isdisjoint(by) and (one in shown or not summed.isdisjoint(by))]
 
 
 def summary_item(snapshot_id: UUID, payload_id: bytes, tokens: int) -> ViewItem:

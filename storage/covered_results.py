@@ -5,6 +5,7 @@ A new summary goes on from the list of the one folded into it, so that folding r
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 from uuid import UUID
 
@@ -44,6 +45,13 @@ ALL = text(f"""{CHAIN}
     WHERE EXISTS (SELECT 1 FROM snapshots s WHERE s.snapshot_id = :snapshot_id AND s.session_id = :session_id)
     ORDER BY r.depth DESC, r.ordinal
 """)
+ADDED = text(f"""
+    SELECT r.snapshot_id, o.operation_id AS result_ref, o.name AS tool
+    FROM (SELECT p.snapshot_id, CAST(substr(p.piece, 8) AS uuid) AS source_id, p.ordinal
+          FROM snapshots s JOIN snapshot_pieces p USING (snapshot_id)
+          WHERE s.session_id = :session_id AND p.piece LIKE 'record/%') r {_CALLS}
+    ORDER BY r.snapshot_id, r.ordinal
+""")
 
 
 async def results_to_list(store: Store, episode_id: UUID, *, beside: int, trigger: int) -> ListedResults:
@@ -77,6 +85,13 @@ async def covered_results(
     """All results that a summary of this Session stands for, with what was folded into it, in order."""
     binds = {"snapshot_id": snapshot_id, "session_id": session_id}
     return _results(await fetch_all(connection, ALL, **binds, reader=READER))
+
+
+async def added_results(connection: AsyncConnection, session_id: UUID) -> dict[UUID, tuple[CoveredResult, ...]]:
+    """The results that each summary of a Session adds to those of the one folded into it, in order."""
+    rows: Any = await fetch_all(connection, ADDED, session_id=session_id, reader=READER)
+    by_summary = groupby(rows, key=lambda row: row["snapshot_id"])
+    return {one: tuple(CoveredResult(row["result_ref"], row["tool"]) for row in of) for one, of in by_summary}
 
 
 def _longest_request(target: Mapping[str, int], *, whole: int, trigger: int) -> int:

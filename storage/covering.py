@@ -46,10 +46,6 @@ CHAIN = """
       FROM snapshots s JOIN chain c ON s.snapshot_id = c.previous_id AND s.made_no < c.made_no
     )
 """
-PIECES = text(f"""{CHAIN}
-    SELECT p.piece, p.digest, p.run_no, p.context_id, p.context_seq
-    FROM chain JOIN snapshot_pieces p USING (snapshot_id) ORDER BY chain.depth DESC, p.ordinal
-""")
 AMONG = text(f"""{CHAIN}
     SELECT p.piece FROM chain JOIN snapshot_pieces p USING (snapshot_id) WHERE p.piece = ANY(CAST(:pieces AS text[]))
 """)
@@ -118,12 +114,6 @@ async def _extent(connection: AsyncConnection, snapshot_id: UUID) -> Extent:
     ranges = tuple(SourceRange(UUID(one["context_id"]), one["from_seq"], one["through_seq"]) for one in row["ranges"])
     revisions = {UUID(context): revision for context, revision in row["revisions"].items()}
     return Extent(ranges, revisions, frozenset(row["runs"]), row["pieces"])
-
-
-async def coverage_of(connection: AsyncConnection, snapshot_id: UUID) -> Coverage:
-    """The pieces that a published snapshot stands for, with what was folded into it; no revisions."""
-    rows = await fetch_all(connection, PIECES, snapshot_id=snapshot_id)
-    return Coverage(tuple(covered_piece(row) for row in rows), {})
 
 
 async def covered_among(connection: AsyncConnection, snapshot_id: UUID, pieces: Sequence[str]) -> set[str]:

@@ -10,8 +10,7 @@ from api.messages import chat_form
 from api.openapi import refusals, router
 from api.paging import After, Limit
 from api.proof_schemas import ContextRecord, ContextView, RevisionList, SessionCheck, VerifiedBreak
-from api.wiring import Services, Wired
-from context.errors import CorruptPayloadError, NotFoundError
+from api.wiring import Wired
 from storage import reads
 
 routes = router("contexts")
@@ -50,7 +49,7 @@ async def list_context_revisions(
 async def verify_session(session_id: UUID, caller: Caller, services: Wired) -> SessionCheck:
     """Re-derive content, hash chains, the coverage of summaries and every request's hash; reports each break."""
     checked = await reads.verified(services.store, session_id, caller.user_id)
-    broken = [one for one in checked.requests if not await _rebuilds(services, one)]
+    broken = await services.not_as_sent(checked.requests)
     return SessionCheck(
         session_id=session_id,
         records=checked.records,
@@ -72,11 +71,3 @@ def _record(row: reads.RecordRow) -> ContextRecord:
         message=chat_form(row.message),
         created_at=row.created_at,
     )
-
-
-async def _rebuilds(services: Services, operation_id: UUID) -> bool:
-    try:
-        await services.rebuild(operation_id)
-    except (CorruptPayloadError, NotFoundError):
-        return False
-    return True

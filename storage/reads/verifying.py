@@ -6,6 +6,7 @@ caller, who knows wire forms. Reads by page; reports every break by name and pla
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, fields
+from itertools import groupby
 from typing import Any
 from uuid import UUID
 
@@ -18,7 +19,6 @@ from context.ids import derived, tool_operation_id
 from context.material import piece_of
 from context.messages import ChatMessage, message_from_bytes, safe_name
 from context.snapshots import doubled
-from context.views import ViewItem
 from storage.database import fetch_all
 from storage.reads.breaks import Break
 from storage.reads.contents import Contents, contents_of
@@ -95,20 +95,24 @@ VIEWS = text("""
         END, false)
     ORDER BY f.run_no
 """)
+# List by list, each from its shortest request to its longest, which the shorter ones are the beginnings of.
 REQUESTS = text("""
     SELECT o.operation_id, o.view_id, o.view_length,
            o.request_hash IS NULL OR o.view_id IS NULL OR o.view_length IS NULL AS unprovable
     FROM operations o
-    WHERE o.session_id = :session_id AND o.purpose <> 'tool' AND o.operation_id > :after
+    WHERE o.session_id = :session_id AND o.purpose <> 'tool'
       AND (o.request_hash IS NOT NULL OR 0 < (SELECT count(*) FROM attempts a
            WHERE a.operation_id = o.operation_id AND a.state = 'succeeded'))
-    ORDER BY o.operation_id LIMIT :page
+    ORDER BY o.view_id, o.view_length, o.operation_id
 """)
 
 
 @dataclass(frozen=True)
 class Checked:
-    """How much was looked at, and everything that was wrong. `requests` are those whose hash is still to be checked."""
+    """How much was looked at, and everything that was wrong.
+
+    `requests` are those whose hash is still to be checked, list by list, each from its shortest to its longest.
+    """
 
     records: int
     contents: int
@@ -221,32 +225,29 @@ class _Verification:
             self._breaks.append(Break("record", f"record/{row['record_id']}", row["context_seq"]))
 
     async def _check_requests(self) -> tuple[UUID, ...]:
-        """The requests whose hash can be checked; those that can't be are broken."""
+        """The requests whose hash can be checked; those that can't be are broken. Each list is read once."""
         provable: list[UUID] = []
-        lists = _Lists(self._connection)
-        async for row in self._paged(REQUESTS, "operation_id", start=UUID(int=0), session_id=self._session_id):
-            if row["unprovable"]:
-                self._breaks.append(Break("request", f"operation/{row['operation_id']}"))
-                continue
-            provable.append(row["operation_id"])
-            items = (await lists.whole(row["view_id"]))[: row["view_length"]]
-            self._breaks += await self._doubled(row["operation_id"], items)
+        chains = await self._summaries.chains()
+        for view_id, of_view in groupby(await self._rows(REQUESTS), key=lambda row: row["view_id"]):
+            requests = list(of_view)
+            self._breaks += [
+                Break("request", f"operation/{one['operation_id']}") for one in requests if one["unprovable"]
+            ]
+            sound = [one for one in requests if not one["unprovable"]]
+            provable += [one["operation_id"] for one in sound]
+            longest = max((one["view_length"] for one in sound), default=0)
+            items = await listed(self._connection, view_id, longest)
+            twice = doubled([piece_of(one) if one.source_id is not None else None for one in items], chains)
+            for one in sound if twice else ():
+                shown = [piece for at, piece in twice if at < one["view_length"]]
+                self._breaks += [Break("doubled", f"operation/{one['operation_id']}/{piece}") for piece in shown]
         return tuple(provable)
-
-    async def _doubled(self, operation_id: UUID, items: tuple[ViewItem, ...]) -> list[Break]:
-        """Places at which a request shows a piece again, as itself or beside a summary of it (SPEC K10)."""
-        summaries = [item.source_id for item in items if item.kind == "summary" and item.source_id]
-        coverages = [await self._summaries.coverage(one) for one in summaries]
-        pieces = [piece_of(item) for item in items if item.source_id is not None]
-        return [Break("doubled", f"operation/{operation_id}/{piece}") for piece in doubled(pieces, coverages)]
 
     async def _rows(self, statement: Any) -> list[Mapping[str, Any]]:
         return await fetch_all(self._connection, statement, session_id=self._session_id)
 
-    async def _paged(
-        self, statement: Any, key: str, *, start: Any = 0, **binds: Any
-    ) -> AsyncIterator[Mapping[str, Any]]:
-        after = start
+    async def _paged(self, statement: Any, key: str, **binds: Any) -> AsyncIterator[Mapping[str, Any]]:
+        after = 0
         while rows := await fetch_all(self._connection, statement, after=after, page=PAGE, **binds):
             for row in rows:
                 yield row
@@ -264,18 +265,3 @@ def _are_made(message: ChatMessage, operation_id: UUID, made: Mapping[str, Any] 
         for at, one in enumerate(message.tool_calls)
     ]
     return asked == (list(zip(made["operations"], made["ids"], made["names"], strict=True)) if made else [])
-
-
-class _Lists:
-    """Whole lists of views; requests of one view follow each other, so only the last list is kept."""
-
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
-        self._view_id: UUID | None = None
-        self._items: tuple[ViewItem, ...] = ()
-
-    async def whole(self, view_id: UUID) -> tuple[ViewItem, ...]:
-        """All items of a view; references only."""
-        if view_id != self._view_id:
-            self._view_id, self._items = view_id, await listed(self._connection, view_id, 2**31 - 1)
-        return self._items

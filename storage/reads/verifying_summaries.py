@@ -4,7 +4,8 @@ What a summary stands for is derived again from the list that its episode froze,
 published; the rest of its row from the episode, the summary folded into it, and the changes that came later.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence, Set
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, fields, replace
 from typing import Any
 from uuid import UUID
@@ -12,15 +13,15 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from context.covered_results import CoveredResults
+from context.covered_results import CoveredResult, CoveredResults
 from context.errors import UnknownContentError
 from context.ids import block_operation_id, snapshot_id
 from context.material import Material
 from context.messages import message_from_bytes
-from context.snapshots import Coverage, Covered, Version
+from context.snapshots import Covered, SummaryChains, Version
 from context.summaries import listed_results, summary_message
-from storage.covered_results import covered_results
-from storage.covering import CoveredSources, coverage_of, covered_piece, materials_of, sources_of
+from storage.covered_results import added_results
+from storage.covering import CoveredSources, covered_piece, materials_of, sources_of
 from storage.database import fetch_all, fetch_value
 from storage.effective import EFFECTIVE
 from storage.episodes import FrozenSources
@@ -107,21 +108,29 @@ MISQUOTED = text("""
 """)
 
 
+# What all summaries add, in one look: a chain of them is not read again for each that was folded from it.
+ADDED_PIECES = text("""
+    SELECT p.snapshot_id, p.piece FROM snapshots s JOIN snapshot_pieces p USING (snapshot_id)
+    WHERE s.session_id = :session_id
+""")
+FOLDED = text("SELECT snapshot_id, previous_id FROM snapshots WHERE session_id = :session_id")
+
+
 class Summaries:
-    """The coverage of a session's summaries, each read once."""
+    """The summaries of a session, and what each of them stands for."""
 
     def __init__(self, store: Store, connection: AsyncConnection, session_id: UUID) -> None:
         self._store = store
         self._connection = connection
         self._session_id = session_id
-        self._coverages: dict[UUID, Coverage] = {}
         self.count = 0
 
-    async def coverage(self, snapshot_id: UUID) -> Coverage:
-        """The pieces that a summary stands for, with all that was folded into it."""
-        if snapshot_id not in self._coverages:
-            self._coverages[snapshot_id] = await coverage_of(self._connection, snapshot_id)
-        return self._coverages[snapshot_id]
+    async def chains(self) -> SummaryChains:
+        """Which pieces each summary adds to those of the one folded into it."""
+        adding: defaultdict[str, set[str]] = defaultdict(set)
+        for row in await self._rows(ADDED_PIECES):
+            adding[row["piece"]].add(_name(row["snapshot_id"]))
+        return SummaryChains(adding, await self._folded())
 
     async def breaks(self, broken: Set[bytes]) -> AsyncIterator[tuple[str, int | None]]:
         """Each summary that is not as it should be, and the covered piece it is about, if about one; each once.
@@ -151,15 +160,23 @@ class Summaries:
 
     async def _misworded(self, broken: Set[bytes]) -> AsyncIterator[UUID]:
         """The summaries that are not what was answered, or whose message is not in the words of their text."""
+        chains = SummaryChains({}, await self._folded())
+        added = {
+            _name(one): results for one, results in (await added_results(self._connection, self._session_id)).items()
+        }
         for row in await self._rows(SAID):
             last = block_operation_id(row["episode_id"], (row["blocks"] or 0) - 1)
             answered = await fetch_value(self._connection, LAST_RESULT, operation_id=last)
             is_readable = broken.isdisjoint((row["text_id"], row["message_id"]))
-            if answered != row["text_id"] or (is_readable and not await self._words_agree(row)):
+            covered = (added.get(one, ()) for one in chains.behind(_name(row["snapshot_id"])))
+            if answered != row["text_id"] or (is_readable and not await self._words_agree(row, covered)):
                 yield row["snapshot_id"]
 
-    async def _words_agree(self, row: Mapping[str, Any]) -> bool:
-        """Whether the message shows the text, and beside it an end of the list of results that it covers."""
+    async def _words_agree(self, row: Mapping[str, Any], covered: Iterable[Sequence[CoveredResult]]) -> bool:
+        """Whether the message shows the text, and beside it an end of the list of results that it covers.
+
+        `covered` are those that it adds, those that the one folded into it adds, and so on.
+        """
         contents = await self._store.payloads.read(self._connection, [row["text_id"], row["message_id"]])
         try:
             written = contents[row["text_id"]].decode()
@@ -167,14 +184,13 @@ class Summaries:
         except (ValueError, UnknownContentError):  # one of them is no text, or no message
             return False
         shown = listed_results(message)
-        if shown is not None and not await self._lists(row["snapshot_id"], shown):
+        if shown is not None and not _lists(row["snapshot_id"], covered, shown):
             return False
         return message == summary_message(written, shown)
 
-    async def _lists(self, snapshot_id: UUID, shown: CoveredResults) -> bool:
-        covered = await covered_results(self._connection, snapshot_id, self._session_id)
-        newest = CoveredResults(covered).newest(len(shown.results), snapshot_id)
-        return shown.lines in (newest.lines, replace(newest, older=snapshot_id).lines)
+    async def _folded(self) -> dict[str, str | None]:
+        rows = await self._rows(FOLDED)
+        return {_name(row["snapshot_id"]): row["previous_id"] and _name(row["previous_id"]) for row in rows}
 
     async def _stored(self, snapshot_id: UUID) -> dict[int, Covered]:
         rows = await fetch_all(self._connection, OWN_PIECES, snapshot_id=snapshot_id)
@@ -192,6 +208,21 @@ class Summaries:
 
     async def _rows(self, statement: Any) -> list[Mapping[str, Any]]:
         return await fetch_all(self._connection, statement, session_id=self._session_id)
+
+
+def _name(snapshot: UUID) -> str:
+    return f"summary/{snapshot}"
+
+
+def _lists(snapshot: UUID, covered: Iterable[Sequence[CoveredResult]], shown: CoveredResults) -> bool:
+    """Whether a list is the end of what is covered, newest first; no more is looked at than it takes to tell."""
+    results: tuple[CoveredResult, ...] = ()
+    for added in covered:
+        results = (*added, *results)
+        if len(results) > len(shown.results):
+            break
+    newest = CoveredResults(results).newest(len(shown.results), snapshot)
+    return shown.lines in (newest.lines, replace(newest, older=snapshot).lines)
 
 
 def _told(sources: CoveredSources) -> tuple[UUID | None, int, list[Any], dict[str, int], list[int]]:

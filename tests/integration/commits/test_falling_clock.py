@@ -20,7 +20,7 @@ from storage.commits.open_idle_episode import open_idle_episode
 from storage.commits.open_run import open_run
 from storage.commits.prepare_request import prepare_request
 from storage.commits.resume_run import ResumeRun, resume_run
-from storage.covering import coverage_of
+from storage.covering import covered_among
 from storage.database import fetch_one, fetch_value
 from storage.episodes import open_episode, sources
 from storage.store import Store
@@ -82,8 +82,9 @@ async def test_a_summary_stands_for_all_that_was_folded_into_it(store: Store, wo
     second = await another(store, world)
     assert await published(store, second) == "activated"
     (row,) = await rows(store, "SELECT snapshot_id, pieces FROM snapshots WHERE previous_id IS NOT NULL")
+    pieces = [one["piece"] for one in await rows(store, "SELECT piece FROM snapshot_pieces")]
     async with store.reading() as connection:
-        assert len((await coverage_of(connection, row["snapshot_id"])).pieces) == row["pieces"]
+        assert len(await covered_among(connection, row["snapshot_id"], pieces)) == row["pieces"]
     checked = await reads.verified(store, world.session_id, world.owner_id)
     assert [one for one in checked.breaks if one.kind == "coverage" and one.subject.startswith("snapshot/")] == []
     assert [item["source_id"] for item in await first_list(store, world) if item["kind"] == "summary"] == [

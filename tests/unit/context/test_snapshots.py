@@ -17,6 +17,7 @@ from context.snapshots import (
     Publish,
     SourceRange,
     StoreOnly,
+    SummaryChains,
     Version,
     check,
     cover,
@@ -191,13 +192,37 @@ def test_an_outdated_snapshot_is_never_taken() -> None:
 # --- once ------------------------------------------------------------------------------------------------------------
 
 
-def test_each_version_stands_once_as_itself_or_through_the_summary() -> None:
-    """SPEC K10."""
-    coverage = cover([record(1), record(2)], {})
-    assert doubled([record(3).piece], [coverage]) == ()
-    assert doubled([record(2).piece, record(3).piece], [coverage]) == (record(2).piece,)
-    assert doubled(["input/1", "input/1"], []) == ("input/1",)
-    assert doubled([], [coverage, cover([record(2)], {})]) == (record(2).piece,)
+A, B, C, FIRST, SECOND, OTHER = "record/a", "record/b", "record/c", "summary/1", "summary/2", "summary/3"
+CHAINS = SummaryChains({A: {FIRST, OTHER}, B: {SECOND}}, {FIRST: None, SECOND: FIRST, OTHER: None})
+"""The second summary was made from the first one; another one covers the same piece as the first."""
+
+
+@pytest.mark.parametrize(
+    ("shown", "again"),
+    [
+        ([None, FIRST, B, C], []),
+        ([None, FIRST, A, C], [(2, A)]),
+        ([None, SECOND, A, B], [(2, A), (3, B)]),
+        ([A, FIRST], [(1, A)]),
+        ([A, A, A], [(1, A), (2, A)]),
+        ([SECOND, OTHER], [(1, A)]),
+        ([FIRST, SECOND], [(1, A)]),
+        ([FIRST, FIRST], [(1, FIRST), (1, A)]),
+        ([None, None], []),
+    ],
+)
+def test_each_version_stands_once_as_itself_or_through_the_summary(
+    shown: list[str | None], again: list[tuple[int, str]]
+) -> None:
+    """SPEC K10: what is shown again is told with the place from which on it is."""
+    assert list(doubled(shown, CHAINS)) == again
+    for length in range(len(shown)):
+        assert list(doubled(shown[:length], CHAINS)) == [(at, piece) for at, piece in again if at < length]
+
+
+def test_a_ring_of_summaries_ends_where_it_began() -> None:
+    """SPEC M7: somebody may have bent the chain."""
+    assert SummaryChains({}, {FIRST: SECOND, SECOND: FIRST}).behind(FIRST) == (FIRST, SECOND)
 
 
 def test_a_summary_in_a_view_names_its_snapshot_and_says_what_it_is() -> None:

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from context.budget import Budget
 from context.compaction import Compact, CompactionTerms, NothingToCompact, Refused, decide
-from context.material import Material, piece_of
+from context.material import piece_of
 from context.pairing import GroupBorders
 from context.protected import ProtectedPresent
-from context.snapshots import cover, doubled, summary_item
+from context.snapshots import SummaryChains, doubled, summary_item
 from context.summary_view import Partition, partition, protocol_tail, unfolded, with_summary, without_covered
 from context.views import ItemKind, ViewItem, total_tokens
 
@@ -247,8 +247,8 @@ def test_what_stays_keeps_its_order_and_everything_is_there_once(view: list[View
     stays = [one for at, one in enumerate(view) if at not in parts.covered]
     assert [one for one in after if one.kind != "summary"] == [one for one in stays if one.kind != "summary"]
     covered = [view[at] for at in parts.covered if view[at].kind != "summary"]
-    coverage = cover([Material(one, b"d", one.run_no or 9) for one in covered], {})
-    assert doubled([piece_of(one) for one in after], [coverage]) == ()
+    chains = SummaryChains({piece_of(one): {piece_of(SUMMARY)} for one in covered}, {piece_of(SUMMARY): None})
+    assert doubled([piece_of(one) if one.source_id else None for one in after], chains) == ()
 
 
 @settings(max_examples=40)
