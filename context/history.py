@@ -20,13 +20,8 @@ ENDS = {
     "timed_out": "it ran out of time",
     "exhausted": "it used up its budget",
 }
-CUT_OFF = {
-    "timed_out": ("Stopped: the run ran out of time before this call had a result.", "stopped"),
-    "exhausted": ("Not executed: the run reached a limit before this call was made.", "not_executed"),
-    "failed": ("Stopped: the run failed before this call had a result.", "stopped"),
-}
-STOPPED = ("Stopped: the run was stopped before this call had a result.", "stopped")
-"""A harmless call has no try written down before it: whether it had begun is not known, and does no harm."""
+CUT_OFF = {"timed_out": "ran out of time", "exhausted": "reached a limit", "failed": "failed"}
+STOPPED = "was stopped"
 UNSETTLED = {
     "calling": (
         "Unknown: the run ended while this call was being made; it may or may not have had its effect.",
@@ -54,7 +49,10 @@ class PastRecord:
 
 @dataclass(frozen=True)
 class PastCall:
-    """One call of an earlier Run: its Operation's state, and its result if one was stored."""
+    """One call of an earlier Run: its Operation's state, and its result if one was stored.
+
+    `begun`: a try at it is written down, which for a `side_effect` happens before it is made.
+    """
 
     operation_id: UUID
     call_id: str
@@ -62,6 +60,8 @@ class PastCall:
     state: str
     result_id: bytes | None
     offloaded: bool = False
+    effect: str | None = None
+    begun: bool = False
 
 
 @dataclass(frozen=True)
@@ -197,11 +197,19 @@ def _result(run: PastRun, call: PastCall) -> Fact:
 def placeholder(call: PastCall, run_status: str) -> ChatMessage:
     """The tool message for a call without a result of a Run that ended so. The Operation's own state is not touched."""
     text, status = UNSETTLED.get(call.state, UNSETTLED["unknown"])
-    if call.state in ("prepared", "cancelled"):
-        text, status = CUT_OFF.get(run_status, STOPPED)
+    if call.state in ("prepared", "cancelled") and not (call.begun and call.effect == "side_effect"):
+        text, status = _cut_off(call, run_status)
     return ChatMessage.model_validate(
         {"role": "tool", "content": text, "tool_call_id": call.call_id, "name": call.name, "status": status}
     )
+
+
+def _cut_off(call: PastCall, run_status: str) -> tuple[str, str]:
+    """A harmless call may have begun without a try on record, unless no loop was left for it: that does no harm."""
+    how = CUT_OFF.get(run_status, STOPPED)
+    if call.effect == "side_effect" or run_status == "exhausted":
+        return f"Not executed: the run {how} before this call was made.", "not_executed"
+    return f"Stopped: the run {how} before this call had a result.", "stopped"
 
 
 def end_marker(run: PastRun) -> ChatMessage:

@@ -37,7 +37,8 @@ RECORDS = text(f"""
     WHERE x.run_id = ANY(:run_ids) AND x.instance = 'main' AND c.seq > :beyond ORDER BY c.run_id, c.context_seq
 """)
 CALLS = text("""
-    SELECT o.batch_id, o.operation_id, o.call_id, o.name, o.state, o.result_id, o.whole_id IS NOT NULL AS offloaded
+    SELECT o.batch_id, o.operation_id, o.call_id, o.name, o.state, o.result_id, o.whole_id IS NOT NULL AS offloaded,
+           o.effect, o.attempts > 0 AS begun
     FROM operations o WHERE o.run_id = ANY(:run_ids) AND o.purpose = 'tool' ORDER BY o.batch_id, o.ordinal
 """)
 
@@ -96,8 +97,7 @@ def _past_record(record: Mapping[str, Any], calls: Mapping[UUID, Rows]) -> PastR
 
 
 def _past_call(call: Mapping[str, Any]) -> PastCall:
-    what = {name: call[name] for name in ("operation_id", "call_id", "name", "state", "result_id", "offloaded")}
-    return PastCall(**what)
+    return PastCall(**{name: value for name, value in call.items() if name != "batch_id"})
 
 
 def _grouped(rows: Rows, key: str) -> dict[UUID, list[Mapping[str, Any]]]:

@@ -105,6 +105,29 @@ async def test_a_stop_inside_a_batch_leaves_a_session_that_works(world: RunWorld
     assert traced(trace) == ["waiting"]
 
 
+async def test_of_calls_that_could_do_harm_the_one_that_had_not_begun_is_told_apart(
+    world: RunWorld, tmp_path: Path
+) -> None:
+    """SPEC A4, T4, S8: what a stop cut off may have had its effect, what waited for its place has not."""
+    trace = tmp_path / "trace"
+    await world.publish(tools=[python_tool("wait_for", "side_effect")], limits={"max_parallel_tools": 1})
+    waits = ("wait_for", {"path": str(tmp_path / "never"), "trace": str(trace)})
+    world.model.add(replies.calls(waits, waits), "fine")
+    session = await world.open_session()
+    run_id = await world.start("go", session)
+    async with asyncio.timeout(20):
+        while not traced(trace):
+            await asyncio.sleep(0.01)
+    await world.stop(run_id)
+    await world.ended(run_id)
+    assert (await world.ask("what now?", session))["status"] == "succeeded"
+    begun, waiting = results(world.sent[1])
+    assert begun.startswith("Unknown: ")
+    assert waiting == "Not executed: the run was stopped before this call was made."
+    states = [one["state"] for one in await world.operations(run_id) if one["purpose"] == "tool"]
+    assert (states, traced(trace)) == (["unknown", "cancelled"], ["waiting"])
+
+
 async def settled(world: RunWorld, run_id: str, tool: str) -> None:
     """Wait until the call of this tool has its result."""
     async with asyncio.timeout(20):

@@ -10,11 +10,13 @@ from activities.releases import Kit, Releases
 from activities.tool_calls import CallTool, ToolCallActivities
 from context.errors import UnavailableError
 from context.policy import Release
-from context.steps import Begun
+from context.steps import Begun, OpenRun
+from storage.commits.open_run import open_run
+from storage.commits.resume_run import ResumeRun, resume_run
 from storage.run_commits import RunCommits
 from storage.store import Store
 from tests.integration.commits.life import Life
-from tests.integration.storage.world import rows
+from tests.integration.storage.world import end_run, rows
 
 
 def unreachable_kit(release_id: UUID, release: Release) -> Kit:
@@ -36,3 +38,19 @@ async def test_a_database_that_is_away_before_the_call_leaves_nothing_unknown(st
     assert tried["state"] == "failed"
     assert tried["error"]["reason"] == "not_started"
     assert await opened.begin(store, opened.tool()) == Begun(2, lost=0)
+
+
+async def test_what_had_begun_before_a_resume_stays_unknown_if_nothing_more_comes_of_it(
+    store: Store, opened: Life
+) -> None:
+    """SPEC T4, A4, S9: a second end before its next try makes it no call that was never made."""
+    await opened.prepare(store)
+    await opened.accept(store, "pay", "pay")
+    await opened.begin(store, opened.tool())
+    states = f"SELECT state FROM operations WHERE batch_id = '{opened.operation_id}' ORDER BY ordinal"
+    await opened.finish(store, "stopped", "user_stop")
+    resumed = await resume_run(store, ResumeRun(opened.run_id, opened.world.owner_id))
+    await open_run(store, OpenRun(run_id=opened.run_id, execution_no=resumed.execution_no))
+    assert [row["state"] for row in await rows(store, states)] == ["prepared", "prepared"]
+    await end_run(store, opened.run_id, "stopped", execution_no=2)
+    assert [row["state"] for row in await rows(store, states)] == ["unknown", "cancelled"]

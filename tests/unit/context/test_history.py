@@ -1,5 +1,7 @@
 """How earlier Runs appear in a later one."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,6 +93,23 @@ def test_a_call_without_a_result_says_why(run_status: str, says: str, status: st
     """SPEC A4, case C010: a limit is no stop, and a harmless call that had begun is not said to be not executed."""
     message = placeholder(PastCall(uid("op"), "c0", "t", "cancelled", None), run_status)
     assert (message.content, message.status) == (says, status)
+
+
+@pytest.mark.parametrize(
+    ("run_status", "says"),
+    [
+        ("stopped", "Not executed: the run was stopped before this call was made."),
+        ("timed_out", "Not executed: the run ran out of time before this call was made."),
+        ("failed", "Not executed: the run failed before this call was made."),
+        ("exhausted", "Not executed: the run reached a limit before this call was made."),
+    ],
+)
+def test_a_call_that_could_do_harm_is_said_to_be_not_executed_where_that_is_known(run_status: str, says: str) -> None:
+    """SPEC A4, T4: a try at it is written down first; begun before a resume, it may have had its effect."""
+    harmful = PastCall(uid("op"), "c0", "t", "cancelled", None, effect="side_effect")
+    message = placeholder(harmful, run_status)
+    assert (message.content, message.status) == (says, "not_executed")
+    assert placeholder(replace(harmful, begun=True), run_status).status == "unknown"
 
 
 def test_a_result_that_no_request_carried_is_shown_as_it_is() -> None:
