@@ -97,15 +97,22 @@ def _index_key_from_text(value: object) -> object:
     return parse_index_key(value) if isinstance(value, str) else value
 
 
-def _parse_master_keys(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    keys = tuple(_parse_master_key(part) for part in value.split(",") if part.strip())
+def _master_keys_from_text(value: object) -> object:
+    return parse_master_keys(value) if isinstance(value, str) else value
+
+
+def parse_master_keys(text: str) -> tuple[MasterKey, ...]:
+    """The master keys from their variable's text. Raises ValueError with a sentence that does not hold the text."""
+    keys = tuple(_parse_master_key(part) for part in text.split(",") if part.strip())
     if not keys:
         raise ValueError(f"AGENTLOOM_MASTER_KEYS is empty. Make a key with: {_MAKE_A_KEY}")
     if len({key.id for key in keys}) < len(keys):
         raise ValueError("AGENTLOOM_MASTER_KEYS names the same key id twice.")
     return keys
+
+
+def _ids(value: object) -> object:
+    return frozenset(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
 def _web_address(text: str) -> str:
@@ -139,7 +146,7 @@ def parse_index_key(text: str) -> bytes:
 
 
 def _checked_master_keys(value: SecretStr) -> SecretStr:
-    _parse_master_keys(value.get_secret_value())
+    parse_master_keys(value.get_secret_value())
     return value
 
 
@@ -183,6 +190,9 @@ def _is_server(text: str) -> bool:
     return found is not None and 0 < int(found["port"] or 1) <= 65_535
 
 
+LostKeys = Annotated[frozenset[str], NoDecode, BeforeValidator(_ids)]
+
+
 def _existing_folder(value: Path) -> Path:
     if not value.is_dir():
         raise ValueError("AGENTLOOM_APP_DIR must name an existing folder.")
@@ -220,10 +230,12 @@ class Settings(DatabaseSettings):
 
     mode: Literal["dev", "production"] = "production"
     """`dev` allows loopback addresses; `production` allows none unless told."""
-    master_keys: Annotated[tuple[MasterKey, ...], NoDecode, BeforeValidator(_parse_master_keys)]
+    master_keys: Annotated[tuple[MasterKey, ...], NoDecode, BeforeValidator(_master_keys_from_text)]
     """Keys of stored content; the first encrypts, all decrypt (SPEC Y1, Y2)."""
     index_key: Annotated[bytes, NoDecode, BeforeValidator(_index_key_from_text)] = Field(repr=False)
     """Key of keyed ids and of the search index; it never rotates."""
+    lost_keys: LostKeys = frozenset()
+    """Ids of master keys that nobody has any more: what they encrypted keeps no process from starting."""
     api_host: str = "127.0.0.1"
     """Address the API listens on."""
     api_port: int = Field(8700, ge=0, le=65_535)
@@ -284,6 +296,8 @@ class DevOverrides(_FromEnvironment):
     """Keys to use instead of generated ones, unparsed."""
     index_key: Annotated[SecretStr, AfterValidator(_checked_index_key)] | None = None
     """Index key to use instead of a generated one, unparsed."""
+    lost_keys: LostKeys = frozenset()
+    """As worker and API are told."""
     task_queue: str = "agentloom"
     """Task queue the worker will poll."""
 

@@ -28,7 +28,7 @@ from activities.releases import Kit, Releases
 from activities.requests import RequestActivities
 from activities.runs import RunActivities
 from activities.tool_calls import ToolCallActivities
-from context.errors import AgentLoomError
+from context.errors import AgentLoomError, UnavailableError
 from context.policy import Release
 from egress.client import build_client
 from process_logs import configure_logs
@@ -44,6 +44,7 @@ from settings import (
     use_app_dir,
 )
 from storage.episode_commits import EpisodeCommits
+from storage.fitting_keys import UnfitKeysError, check_keys
 from storage.for_release import ReleaseKeys, StoredResults
 from storage.outbox import Relay
 from storage.payloads import Keys
@@ -204,6 +205,23 @@ async def connected(stop: asyncio.Event) -> Client | None:
     return None
 
 
+async def opened(store: Store, stop: asyncio.Event, *, lost_keys: frozenset[str]) -> bool:
+    """True as soon as the database answers and our keys open what it holds; False if told to stop before.
+
+    Raises UnfitKeysError: with other keys each Run that this worker got would end (SPEC Y2).
+    """
+    while not stop.is_set():
+        try:
+            await check_keys(store, lost=lost_keys)
+        except UnavailableError:
+            LOG.warning("the database does not answer; asking again")
+        else:
+            return True
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), ASK_AGAIN_S)
+    return False
+
+
 async def leave_in_time(stop: asyncio.Event) -> None:
     """End this process some seconds after it was told to stop, if it has not ended by then."""
     await stop.wait()
@@ -225,7 +243,7 @@ async def run_worker(settings: Settings, faults: FaultPlan | None = None) -> Non
     async with aclosing(store), open_edges(store, private_addresses=private, work_dir=settings.work_dir) as edges:
         client = await connected(stop)
         forget_temporal_secrets()
-        if client is None:
+        if client is None or not await opened(store, stop, lost_keys=settings.lost_keys):
             return
         queue = settings.task_queue
         settle_memory()
@@ -244,7 +262,11 @@ def main() -> None:
     configure_logs(settings.log_level)
     import uvloop
 
-    uvloop.run(run_worker(settings))
+    try:
+        uvloop.run(run_worker(settings))
+    except UnfitKeysError as error:
+        LOG.critical("%s", error)
+        raise SystemExit(1) from None
 
 
 if __name__ == "__main__":

@@ -145,7 +145,6 @@ async def _reencrypt(rows: int) -> dict[str, Any]:
     async with _store(then="agentloom keys reencrypt") as store:
         current = store.payloads.vault.current_key
         before = _others(await keys_in_use(store), current)
-        _check_known(before, store.payloads.vault.known_keys)
         total, count, unreadable = sum(before.values()), 0, 0
         async for batch in reencrypted(store, ReencryptPayloads(rows=rows)):
             told, count = _tenths(count, total), count + batch.count
@@ -158,15 +157,6 @@ async def _reencrypt(rows: int) -> dict[str, Any]:
 
 def _others(in_use: Mapping[str, int], current: str) -> dict[str, int]:
     return {key_id: count for key_id, count in in_use.items() if key_id != current}
-
-
-def _check_known(in_use: Mapping[str, int], known: frozenset[str]) -> None:
-    if unknown := sorted(in_use.keys() - known):
-        raise CommandError(
-            f"Content is encrypted under keys that are not given: {', '.join(unknown)}.",
-            why="AGENTLOOM_MASTER_KEYS must hold the new key first and every key that is still in use behind it.",
-            mend="AGENTLOOM_MASTER_KEYS=new:…,old:… agentloom keys reencrypt",
-        )
 
 
 def _tenths(count: int, total: int) -> int:
@@ -189,9 +179,10 @@ def _left(done: Mapping[str, Any]) -> Sequence[str]:
 
 @asynccontextmanager
 async def _store(*, then: str) -> "AsyncIterator[Store]":
-    """A store on the database that the environment names, with its keys. `then` is the command that needs it."""
+    """A store on the database of the environment, with keys that open it. `then` is the command that needs it."""
     from cli.databases import check_schema
     from settings import load_settings
+    from storage.fitting_keys import check_keys
     from storage.payloads import Keys
     from storage.store import Store
 
@@ -200,6 +191,7 @@ async def _store(*, then: str) -> "AsyncIterator[Store]":
     await check_schema(url, then=then)
     store = Store.open(url, Keys(settings.keys_by_id, settings.index_key), pool_size=1)
     try:
+        await check_keys(store, lost=settings.lost_keys)
         yield store
     finally:
         await store.aclose()

@@ -33,6 +33,7 @@ from stack import postgres, temporal
 from stack.children import ChildSpec
 from stack.errors import StackError, UnusableServerError, WrongOptionError
 from stack.files import write_json
+from stack.fitting import check_keys_of
 from stack.lock import locked
 from stack.ports import LOOPBACK, accepts_connections, wanted_port
 from stack.secrets import DATABASE, DevSecrets, keep_api_key, load_or_make
@@ -144,6 +145,7 @@ class DevStack:
             )
         await self._check_schema_known()
         await upgrade(self._servers.database_url)
+        await check_keys_of(self._secrets, self._overrides, self._servers.database_url, data_dir=self._options.data_dir)
         api_key = await ensure_dev_user(
             self._servers.database_url,
             index_key=parse_index_key(self._secrets.index_key),

@@ -109,6 +109,22 @@ class Vault:
             raise CorruptPayloadError
         return plain
 
+    def decrypts(self, payload_id: bytes, key_id: str, codec: str, body: bytes) -> bool:
+        """Whether its master key encrypted this, whatever it is and whatever its name."""
+        try:
+            self._decrypted(payload_id, key_id, body)
+        except CorruptPayloadError:
+            return False
+        return True
+
+    def is_named(self, payload_id: bytes, key_id: str, codec: str, body: bytes) -> bool | None:
+        """Whether the index key named this. None if it doesn't open, and so can't be named anew."""
+        try:
+            plain = _unpack(codec, self._decrypted(payload_id, key_id, body))
+        except CorruptPayloadError:
+            return None
+        return self.keyed_hash(plain) == payload_id
+
     def _encrypted(self, payload_id: bytes, packed: bytes) -> bytes:
         nonce = os.urandom(NONCE)
         return nonce + self._ciphers[self._keys.current].encrypt(nonce, packed, payload_id)

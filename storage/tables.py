@@ -40,6 +40,7 @@ payloads = Table(
     Column("body", LargeBinary, nullable=False),  # nonce + AES-GCM ciphertext
     Column("tokens", JSONB, nullable=False, server_default=text("'{}'")),  # estimator id -> tokens of the message
     at(),
+    Index("ix_payloads_key_id", "key_id"),
 )
 
 # --- people and agents -----------------------------------------------------------------------------------------------

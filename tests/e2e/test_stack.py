@@ -20,6 +20,8 @@ from stack.checks import check_temporal
 from stack.findings import Broken, Finding, Sound
 from stack.postgres import PostgresServer
 from stack.whereabouts import find
+from storage.store import Store
+from tests.integration.storage.world import KEYS, build_world, count
 from tests.support.dev_stack import DevProcess, is_alive, run_agentloom, running_dev, until
 from tests.support.servers import run_now
 
@@ -249,6 +251,23 @@ def test_a_database_that_is_not_there_is_said_in_three_lines(tmp_path: Path) -> 
     assert "geheim" not in answer.stderr
     assert len(answer.stderr.splitlines()) <= 3
     assert not (tmp_path / "data").exists()
+
+
+async def test_a_database_that_was_written_with_other_keys_is_left_alone(
+    tmp_path: Path, database_url: str, temporal_address: str
+) -> None:
+    """SPEC 17, Y2: the keys of a new folder open nothing there; nothing is written with them, and the folder goes."""
+    store = Store.open(database_url, KEYS, pool_size=1)
+    await build_world(store)
+    users = await count(store, "users")
+    servers = {"DATABASE_URL": database_url, "TEMPORAL_ADDRESS": temporal_address}
+    answer = run_agentloom("dev", "--data-dir", str(tmp_path / "data"), "--api-port", "0", environment=servers)
+    assert (answer.returncode, len(answer.stderr.splitlines())) == (2, 3)
+    assert "keys that are not given: k1" in answer.stderr
+    assert "Set AGENTLOOM_MASTER_KEYS and AGENTLOOM_INDEX_KEY" in answer.stderr
+    assert not (tmp_path / "data").exists()
+    assert await count(store, "users") == users
+    await store.aclose()
 
 
 def test_a_port_in_use_names_the_option_that_mends_it(tmp_path: Path) -> None:

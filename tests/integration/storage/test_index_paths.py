@@ -18,6 +18,7 @@ MODULES = [
     "covering",
     "episodes",
     "first_view",
+    "fitting_keys",
     "past_runs",
     "reusing",
     "session_views",

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from base64 import b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from storage.commits.reencrypt_payloads import ReencryptPayloads, reencrypt_payl
 from storage.payloads import Keys
 from storage.reencrypting import keys_in_use, reencrypted
 from storage.store import Store
-from tests.integration.storage.world import KEYS, World, count, execute, rows
+from tests.integration.storage.world import KEYS, World, count, environment, execute, rows
 from tests.support.dev_stack import run_agentloom
 from tests.support.faults import Fault
 
@@ -45,15 +44,6 @@ async def titles(database_url: str, world: World, keys: Keys) -> list[str]:
     finally:
         await opened.aclose()
     return sorted(one.title for one in page.items if one.title and one.title in TITLES)
-
-
-def environment(store: Store, keys: Keys) -> dict[str, str]:
-    """What a process is told to work on this database with these keys."""
-    return {
-        "DATABASE_URL": store.database.url,
-        "AGENTLOOM_MASTER_KEYS": ",".join(f"{name}:{b64encode(key).decode()}" for name, key in keys.master.items()),
-        "AGENTLOOM_INDEX_KEY": b64encode(keys.index).decode(),
-    }
 
 
 async def test_afterwards_everything_reads_with_the_new_key_alone(
@@ -95,7 +85,7 @@ async def test_killed_half_way_it_goes_on_where_it_was(
     child = subprocess.run(
         [sys.executable, "-m", "tests.support.child_reencryption"],
         input=json.dumps([fault.as_json()]) + "\n",
-        env=os.environ | environment(rotated, BOTH),
+        env=os.environ | environment(rotated.database.url, BOTH),
         text=True,
         capture_output=True,
         timeout=30,
@@ -103,7 +93,9 @@ async def test_killed_half_way_it_goes_on_where_it_was(
     assert child.returncode == -signal.SIGKILL, child.stderr
     assert await keys_in_use(rotated) == {"k1": total - done, "k2": done}
     assert await titles(database_url, world, BOTH) == TITLES
-    finished = run_agentloom("keys", "reencrypt", "--rows", "4", "--json", environment=environment(rotated, BOTH))
+    finished = run_agentloom(
+        "keys", "reencrypt", "--rows", "4", "--json", environment=environment(rotated.database.url, BOTH)
+    )
     assert json.loads(finished.stdout) == {"key": "k2", "reencrypted": total - done, "unreadable": 0, "left": {}}
     assert await titles(database_url, world, Keys({"k2": NEW}, KEYS.index)) == TITLES
 
@@ -111,7 +103,7 @@ async def test_killed_half_way_it_goes_on_where_it_was(
 async def test_the_command_shows_how_far_it_is_and_says_that_the_old_key_can_go(rotated: Store) -> None:
     """17, Y2."""
     total = (await keys_in_use(rotated))["k1"]
-    said = run_agentloom("keys", "reencrypt", "--rows", "5", environment=environment(rotated, BOTH))
+    said = run_agentloom("keys", "reencrypt", "--rows", "5", environment=environment(rotated.database.url, BOTH))
     assert (said.returncode, said.stdout.splitlines()) == (
         0,
         [
@@ -125,7 +117,7 @@ async def test_the_command_shows_how_far_it_is_and_says_that_the_old_key_can_go(
 async def test_without_a_key_that_is_in_use_the_command_refuses_and_changes_nothing(rotated: Store) -> None:
     """Y2."""
     before = await keys_in_use(rotated)
-    only_new = environment(rotated, Keys({"k2": NEW}, KEYS.index))
+    only_new = environment(rotated.database.url, Keys({"k2": NEW}, KEYS.index))
     refused = run_agentloom("keys", "reencrypt", environment=only_new)
     assert refused.returncode == 2
     assert "keys that are not given: k1" in refused.stderr
@@ -133,11 +125,25 @@ async def test_without_a_key_that_is_in_use_the_command_refuses_and_changes_noth
     assert await keys_in_use(rotated) == before
 
 
+@pytest.mark.parametrize("command", ["reencrypt", "bootstrap"])
+async def test_with_another_key_of_the_same_id_the_commands_refuse_and_change_nothing(
+    rotated: Store, command: str
+) -> None:
+    """Y1, Y2: what was encrypted or hashed with it would be of no use to anybody."""
+    before = await rows(rotated, "SELECT payload_id, body FROM payloads"), await count(rotated, "api_keys")
+    refused = run_agentloom(
+        "keys", command, environment=environment(rotated.database.url, Keys({"k1": NEW}, b"x" * 32))
+    )
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 3)
+    assert "Key k1 of AGENTLOOM_MASTER_KEYS opens nothing" in refused.stderr
+    assert (await rows(rotated, "SELECT payload_id, body FROM payloads"), await count(rotated, "api_keys")) == before
+
+
 async def test_one_payload_that_does_not_decrypt_keeps_no_other_back(rotated: Store) -> None:
     """Y2: it is told, and stays as it is for whoever mends it."""
     sql = "UPDATE payloads SET body = body || '\\x00' WHERE payload_id = (SELECT min(payload_id) FROM payloads)"
     await execute(rotated, sql)
     total = await count(rotated, "payloads")
-    said = run_agentloom("keys", "reencrypt", "--json", environment=environment(rotated, BOTH))
+    said = run_agentloom("keys", "reencrypt", "--json", environment=environment(rotated.database.url, BOTH))
     assert said.returncode == 1
     assert json.loads(said.stdout) == {"key": "k2", "reencrypted": total - 1, "unreadable": 1, "left": {"k1": 1}}

@@ -1,6 +1,7 @@
 """Builders for storage tests: who and what exists, and short forms of the commits under test."""
 
 import asyncio
+from base64 import b64encode
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -52,6 +53,15 @@ def release(name: str = "scout", instructions: str = "Be brief.") -> Release:
         estimator_id="utf8-bytes",
         base_url=None,
     )
+
+
+def environment(database_url: str, keys: Keys) -> dict[str, str]:
+    """What a process is told to work on this database with these keys."""
+    return {
+        "DATABASE_URL": database_url,
+        "AGENTLOOM_MASTER_KEYS": ",".join(f"{name}:{b64encode(key).decode()}" for name, key in keys.master.items()),
+        "AGENTLOOM_INDEX_KEY": b64encode(keys.index).decode(),
+    }
 
 
 async def build_world(store: Store) -> World:
