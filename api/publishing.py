@@ -292,7 +292,7 @@ def _is_priced(model: ModelSettings, resolved: _Resolved, ports: Ports) -> bool:
     price = model.price
     if price is None:
         return ports.priced(model.provider, model.model, resolved.base_url)
-    return price.input is not None and price.output is not None
+    return price.is_whole
 
 
 def _currency(model: ModelSettings) -> str:

@@ -246,7 +246,7 @@ class RunError(Answer):
 class UsageTotals(Answer):
     """`cost` is null if any price is unknown; `unknown` counts attempts not reported in whole (estimated or none).
 
-    A cost is in the currency of its agent's prices; over agents with different ones the sum means nothing.
+    A cost is in the currency of its agent's prices, or in US dollars by public ones.
     """
 
     input_tokens: int
@@ -256,10 +256,16 @@ class UsageTotals(Answer):
     cost: Decimal | None
 
 
-class UsageReport(UsageTotals):
+class UsageSum(UsageTotals):
+    """`costs` by currency, null where a price is unknown. `cost` is their sum, and null if they are in several."""
+
+    costs: dict[str, Decimal | None]
+
+
+class UsageReport(UsageSum):
     """The same by what the calls were for: `business` answers, `compaction` summarises."""
 
-    by_purpose: dict[str, UsageTotals]
+    by_purpose: dict[str, UsageSum]
 
 
 class RunEntry(Answer):

@@ -68,6 +68,11 @@ class Price(Part):
     currency: str = Field("USD", pattern="^[A-Z]{3}$")
     """Currency of the prices."""
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the cost of a call can be told by it."""
+        return self.input is not None and self.output is not None
+
 
 class ModelSettings(Part):
     provider: Literal["openai", "deepseek", "openai_compatible", "demo"]
@@ -315,6 +320,12 @@ class AgentDefinition(Part):
         if self.context.summary_model:
             named.add(self.context.summary_model.connection)
         return frozenset(name for name in named if name is not None)
+
+    @property
+    def currency(self) -> str:
+        """What its calls cost is in: of its prices, else of the public ones. Publishing takes no two (SPEC L5)."""
+        prices = (one.price for one in (self.model, self.context.summary_model) if one and one.price)
+        return next((price.currency for price in prices if price.is_whole), Price().currency)
 
     @field_validator("instructions")
     @classmethod

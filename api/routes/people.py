@@ -9,7 +9,7 @@ from api.admin_schemas import CreatedKey, CreateKey, CreateUser, KeyList, UserEn
 from api.auth import Admin, Caller
 from api.openapi import refusals, router
 from api.paging import Cursor, Limit
-from api.schemas import UsageReport, UsageTotals
+from api.schemas import UsageReport
 from api.wiring import Services, Wired
 from storage import reads
 from storage.commits import create_key as keying
@@ -60,9 +60,7 @@ async def read_usage(caller: Caller, services: Wired, session: UUID | None = Non
     """Tokens and cost of all your Runs and sessions, or of one session."""
     store, owner_id = services.store, caller.user_id
     used = reads.session_usage(store, session, owner_id) if session else reads.usage(store, owner_id)
-    totals = UsageTotals.model_validate(await used)
-    by_purpose = await reads.usage_by_purpose(store, owner_id, session)
-    return UsageReport.model_validate(totals.model_dump() | {"by_purpose": by_purpose})
+    return UsageReport.model_validate(await used)
 
 
 async def _user_id(services: Services, caller: Admin, name: str | None) -> UUID:

@@ -25,7 +25,7 @@ from storage.reads.people import KeyRow, Principal, UserRow, find_key, keys, use
 from storage.reads.releases import release
 from storage.reads.runs import EventRow, InstanceRow, RunRow, instances, run, run_events, runs
 from storage.reads.sessions import SessionRow, session, sessions
-from storage.reads.usage import UsageTotals, session_usage, usage, usage_by_purpose
+from storage.reads.usage import UsageSum, UsageTotals, Used, session_usage, usage
 from storage.reads.verifying import Checked, verified
 
 __all__ = [
@@ -55,7 +55,9 @@ __all__ = [
     "RevisionRow",
     "RunRow",
     "SessionRow",
+    "UsageSum",
     "UsageTotals",
+    "Used",
     "UserRow",
     "agent",
     "agents",
@@ -89,7 +91,6 @@ __all__ = [
     "sessions",
     "stored_key",
     "usage",
-    "usage_by_purpose",
     "users",
     "verified",
 ]

@@ -189,3 +189,27 @@ async def test_no_stop_and_resume_gets_round_a_limit(world: RunWorld, limit: Jso
     [(name, most)] = limit.items()
     told = {"budget": "tokens", "limit": most} if name == "max_total_tokens" else {"budget": "cost", "limit": str(most)}
     assert run["error"]["numbers"] == told | {"used": used}
+
+
+async def test_costs_in_different_currencies_are_never_added(world: RunWorld) -> None:
+    """SPEC L5: of two agents, and of one session whose agent was published again with prices of another country."""
+    for name, currency in (("scout", "USD"), ("mei", "CNY")):
+        await world.publish(name, model={"price": {"input": 10_000, "output": 10_000, "currency": currency}})
+    world.model.add(*[replies.text("done")] * 3)  # 50 tokens in, 10 out
+    await world.ask()
+    one_currency = await world.get("/usage")
+    assert Decimal(one_currency["cost"]) == Decimal(one_currency["costs"]["USD"]) == Decimal("0.6")
+    session = await world.open_session("mei")
+    await world.ask(session=session)
+    await world.publish("mei", model={"price": {"input": 10_000, "output": 20_000, "currency": "EUR"}})
+    await world.ask(session=session)
+    of_session, everything = await world.get("/usage", session=session), await world.get("/usage")
+    assert told(of_session) == {"CNY": Decimal("0.6"), "EUR": Decimal("0.7")}
+    assert told(everything) == told(of_session) | {"USD": Decimal("0.6")}
+    assert told(everything["by_purpose"]["business"]) == told(everything)
+    assert (everything["cost"], everything["input_tokens"]) == (None, 150)
+
+
+def told(usage: Json) -> dict[str, Decimal]:
+    """What it cost, by currency."""
+    return {currency: Decimal(cost) for currency, cost in usage["costs"].items()}

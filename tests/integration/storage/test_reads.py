@@ -176,16 +176,17 @@ async def test_the_root_context_is_the_instance_main(store: Store, world: World)
 
 async def test_usage_adds_up_and_an_unknown_price_is_unknown(store: Store, world: World) -> None:
     """L5: unknown, not zero; a Run that called nothing is not unknown."""
-    nothing = reads.UsageTotals(0, 0, 0, 0, Decimal(0))
-    assert await reads.usage(store, world.stranger_id) == nothing
+    assert await reads.usage(store, world.stranger_id) == reads.Used(0, 0, 0, 0, Decimal(0), {}, {})
     await play(store, world)
     await play(store, world)
     await say(store, world, "waiting")
-    total = reads.UsageTotals(400, 80, 160, 0, Decimal("1.00"))
-    assert await reads.usage(store, world.owner_id) == total
-    assert await reads.session_usage(store, world.session_id, world.owner_id) == total
+    used = await reads.usage(store, world.owner_id)
+    assert used == await reads.session_usage(store, world.session_id, world.owner_id)
+    total = (400, 80, 160, 0, Decimal("1.00"))
+    assert (tuple(getattr(used, name) for name in used.FIELDS), used.costs) == (total, {"USD": Decimal("1.00")})
     await execute(store, "UPDATE runs SET cost = NULL WHERE run_no = 1")
-    assert (await reads.usage(store, world.owner_id)).cost is None
+    used = await reads.usage(store, world.owner_id)
+    assert (used.cost, used.costs) == (None, {"USD": None})
 
 
 # --- operations and manifests ----------------------------------------------------------------------------------------
