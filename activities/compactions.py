@@ -14,6 +14,7 @@ from activities.failures import translated, until_stored
 from activities.heartbeat import heartbeating
 from activities.model_breaks import ModelTry, leaving_hash, settle_break, spent_before
 from activities.releases import Kit, Releases
+from activities.stickiness import forget_dead_worker
 from activities.used import answer_used, break_used
 from context.blocks import Block, block_room, block_text, carried, carried_limit, plan_blocks
 from context.compaction import check_calls
@@ -84,6 +85,7 @@ class CompactionActivities:
     async def plan_episode(self, ref: EpisodeRef) -> EpisodePlan:
         """The block plan, made once; a repeat finds it with the cursor. An idle Session's episode is opened first."""
         async with translated(), heartbeating():
+            await forget_dead_worker()
             kit = await self._releases.kit(ref.release_id)
             if ref.is_idle:
                 await self._episodes.open_idle(ref, kit.model.terms)
@@ -145,9 +147,9 @@ class CompactionActivities:
             kit = await self._releases.kit(call.episode.release_id)
             request = await self._request(kit, call)
             if isinstance(request, BlockVerdict):
+                await forget_dead_worker()
                 return request
-            standing = _standing(request)
-            return standing or await self._call(kit, call, request)
+            return await self._call(kit, call, request)
 
     async def _request(self, kit: Kit, call: SummariseBlock) -> "FrozenRequest | BlockVerdict":
         episode = await self._episodes.episode(call.episode.episode_id)
@@ -173,7 +175,8 @@ class CompactionActivities:
             max_output_tokens=target,
             begins=activity.info().attempt == 1,
         )
-        return await self._episodes.prepare_block(prepared)
+        request = await self._episodes.prepare_block(prepared)
+        return request if isinstance(request, BlockVerdict) else _standing(request) or request
 
     async def _finished_block(self, call: SummariseBlock) -> BlockVerdict:
         """The verdict of a block that is behind the cursor."""
@@ -206,6 +209,8 @@ class CompactionActivities:
         place = (request.operation_id, call.episode.execution_no)
         begun = await self._commits.begin_attempt(BeginAttempt(*place, digest, deadline_at=call.deadline_at))
         if isinstance(begun, Begun):
+            if begun.lost:
+                await forget_dead_worker()
             return begun
         if isinstance(begun, Stopping):
             return BlockVerdict(kind="stopping")

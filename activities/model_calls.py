@@ -15,6 +15,7 @@ from activities.failures import translated, until_stored
 from activities.heartbeat import heartbeating
 from activities.model_breaks import ModelTry, leaving_hash, settle_break, spent_before
 from activities.releases import Kit, Releases
+from activities.stickiness import forget_dead_worker
 from activities.used import answer_used, break_used
 from context.errors import CallIdsTakenError, SupersededError
 from context.ids import model_operation_id, root_context_id
@@ -94,6 +95,7 @@ class ModelCallActivities:
     async def _call(self, kit: Kit, call: CallModel) -> "_Outcome":
         request = await self._request(kit, call)
         if request.verdict or request.stopping:
+            await forget_dead_worker()
             return _Outcome(_standing(request))
         place = (request.context_id, request.view_id, request.view_length, request.start)
         body, digest = kit.model.grown_body(*place, request.new)
@@ -149,6 +151,8 @@ class ModelCallActivities:
             return Begun(attempt_no=1)
         begun = await self._commits.begin_attempt(self._attempt(call, digest))
         if isinstance(begun, Begun):
+            if begun.lost:
+                await forget_dead_worker()
             return begun
         if isinstance(begun, Stopping):
             return ModelVerdict(kind="stopping")

@@ -21,6 +21,7 @@ from activities.answers import counted
 from activities.failures import translated, try_again, until_stored
 from activities.heartbeat import heartbeating
 from activities.releases import Kit, Releases
+from activities.stickiness import forget_dead_worker
 from context.errors import AttemptSupersededError, UnavailableError
 from context.messages import ChatMessage, ResultStatus
 from context.steps import (
@@ -29,6 +30,7 @@ from context.steps import (
     Content,
     FailAttempt,
     RecordToolResult,
+    Settled,
     Step,
     Stopping,
     ToolCallFacts,
@@ -91,10 +93,14 @@ class ToolCallActivities:
         match await self._commits.begin_tool_call(attempt):
             case Stopping():
                 return "stopping"
+            case Settled():
+                await forget_dead_worker()
             case (begun, facts) if begun.lost and beside:
                 await self._failed_try(facts.operation_id, begun, ToolFailure("not_started"))
                 return "alone"
             case (begun, facts):
+                if begun.lost:
+                    await forget_dead_worker()
                 async with self._nothing_sent_without_storage(facts.operation_id, begun):
                     kit = await self._releases.kit(facts.release_id)
                     await self.settle(kit, facts, execution_no=call.execution_no, begun=begun, deadline_at=until)

@@ -100,6 +100,8 @@ async def test_a_worker_killed_at_any_commit_of_a_compaction_goes_on_at_the_curs
     last = world.model.requests[-1].body.decode()
     assert PART.findall(last) == [str(BLOCKS)]
     assert world.model.refusals == []
+    [episode] = await world.items(f"/runs/{run['run_id']}/compactions")
+    assert await world.tasks_in_vain(f"compaction/{episode['episode_id']}") == []
 
 
 async def test_a_worker_killed_at_any_commit_of_an_idle_sessions_compaction_goes_on_at_the_cursor(
@@ -124,3 +126,4 @@ async def test_a_worker_killed_at_any_commit_of_an_idle_sessions_compaction_goes
     assert (len(set(blocks)), len(blocks)) == (BLOCKS, BLOCKS + unrecorded)
     assert PART.findall(world.model.requests[-1].body.decode()) == [str(BLOCKS)]
     assert world.model.refusals == []
+    assert await world.tasks_in_vain(f"compaction/{asked['episode_id']}") == []

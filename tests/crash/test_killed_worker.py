@@ -89,7 +89,7 @@ async def script(world: RunWorld, batch: str, trace: Path) -> None:
 async def test_a_worker_killed_at_any_boundary_loses_and_doubles_nothing(
     world: RunWorld, nursery: WorkerNursery, place: WorkerPlace, tmp_path: Path, batch: str, point: str, nth: int
 ) -> None:
-    """SPEC R2, R3: the Run ends right, and what was recorded is not called again."""
+    """SPEC R1-R3: the Run ends right, what was recorded is not called again, and nothing waits for the dead worker."""
     trace, reached = tmp_path / "trace", tmp_path / "reached"
     await script(world, batch, trace)
     async with nursery.kept(place, Fault(point, str(reached), nth=nth)):
@@ -99,6 +99,7 @@ async def test_a_worker_killed_at_any_boundary_loses_and_doubles_nothing(
     assert_models_were_asked_again_only_where_nothing_was_recorded(world, point)
     assert_tools_were_called_again_only_where_nothing_was_recorded(traced(trace), batch, point, nth)
     await assert_the_record_is_whole(world, run["session_id"], run["run_id"], BATCHES[batch])
+    assert await world.tasks_in_vain(f"run/{run['run_id']}") == []
 
 
 @pytest.mark.parametrize("batch", BATCHES)

@@ -18,6 +18,7 @@ import httpx
 import uvicorn
 from fastapi import FastAPI
 from sqlalchemy import text
+from temporalio.api.enums.v1 import TimeoutType
 from temporalio.client import Client, WorkflowHandle
 
 from api.app import build_app, reaching
@@ -192,6 +193,12 @@ class RunWorld:
     def workflow(self, run_id: str) -> "WorkflowHandle[Any, Any]":
         """The Run's workflow."""
         return self.temporal.get_workflow_handle(f"run/{run_id}")
+
+    async def tasks_in_vain(self, workflow_id: str) -> list[int]:
+        """The workflow tasks that the worker they were kept for did not take in time, by their place in the history."""
+        events = self.temporal.get_workflow_handle(workflow_id).fetch_history_events()
+        ends = [(one.event_id, one.workflow_task_timed_out_event_attributes.timeout_type) async for one in events]
+        return [event_id for event_id, why in ends if why == TimeoutType.TIMEOUT_TYPE_SCHEDULE_TO_START]
 
     async def until(self, run_id: str, phase: str) -> None:
         """Wait until the Run has committed this phase."""
