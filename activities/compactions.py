@@ -16,6 +16,7 @@ from activities.model_breaks import ModelTry, leaving_hash, settle_break, spent_
 from activities.releases import Kit, Releases
 from activities.stickiness import forget_dead_worker
 from activities.used import answer_used, break_used
+from activities.written import noting_written
 from context.blocks import Block, block_room, block_text, carried, carried_limit, plan_blocks
 from context.compaction import check_calls
 from context.covered_results import CoveredResults, fitting
@@ -194,8 +195,11 @@ class CompactionActivities:
         limits = Limits() if call.episode.is_idle else kit.release.definition.limits  # no Run pays for those
         if over := await spent_before(self._commits, limits, tried):
             return _failed(over)
-        async with leaving_hash(self._commits, request.operation_id, digest):
-            answer = await writer.complete(body, on_first_output=_nothing)
+        async with (
+            leaving_hash(self._commits, request.operation_id, digest),
+            noting_written(self._commits, writer, tried) as watch,
+        ):
+            answer = await writer.complete(body, on_first_output=_nothing, watch=watch)
         if isinstance(answer, ModelBroke):
             broke = await break_used(self._commits, writer, request.operation_id, answer)
             return _failed(await settle_break(self._commits, writer.retry, limits, tried, broke))

@@ -4,6 +4,7 @@ A result that was received is stored, however long that takes; the call is repea
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from activities.model_breaks import ModelTry, leaving_hash, settle_break, spent_
 from activities.releases import Kit, Releases
 from activities.stickiness import forget_dead_worker
 from activities.used import answer_used, break_used
+from activities.written import noting_written
 from context.errors import CallIdsTakenError, SupersededError
 from context.ids import model_operation_id, root_context_id
 from context.steps import (
@@ -108,8 +110,12 @@ class ModelCallActivities:
         )
         if over := await spent_before(self._commits, limits, tried):
             return _Outcome(over)
-        async with leaving_hash(self._commits, call.operation_id, digest):
-            answer = await kit.model.complete(body, on_first_output=lambda: self._first_output(request, begun, digest))
+        async with (
+            leaving_hash(self._commits, call.operation_id, digest),
+            noting_written(self._commits, kit.model, tried) as watch,
+        ):
+            evidence = partial(self._first_output, request, begun, digest)
+            answer = await kit.model.complete(body, on_first_output=evidence, watch=watch)
         if isinstance(answer, ModelBroke):
             broke = await break_used(self._commits, kit.model, call.operation_id, answer)
             return _Outcome(await settle_break(self._commits, kit.model.retry, limits, tried, broke))

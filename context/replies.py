@@ -1,5 +1,6 @@
 """What a model gave back for one request, in the platform's form, before anything was decided about it."""
 
+from collections.abc import Callable
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -53,3 +54,7 @@ class ModelReply(BaseModel):
     def has_output(self) -> bool:
         """Whether there is text, reasoning or a call: evidence that the model has begun on the request (SPEC S6)."""
         return bool(self.content or self.reasoning_content or self.calls)
+
+
+SoFar = Callable[[], ModelReply | None]
+"""Tells what has come of an answer while it is being read; None if nothing has."""

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from context.errors import ModelCallError
 from context.messages import CREDENTIAL_REMOVED, SURROGATES_REPLACED
-from context.replies import ModelReply
+from context.replies import ModelReply, SoFar
 from egress.credentials import Credentials
 from egress.errors import (
     AddressRefusedError,
@@ -61,6 +61,10 @@ class CompletedCall:
     """What was changed: credentials in both, or the text so that it encodes as UTF-8; `raw` has that as it came."""
 
 
+def _by_nobody(so_far: SoFar) -> None:
+    """Whoever reads an answer as a whole does not look on."""
+
+
 class ChatClient:
     """Calls chat-completions servers through the guarded client it is given, which it does not close."""
 
@@ -74,14 +78,17 @@ class ChatClient:
         *,
         on_first_output: Callable[[], Awaitable[None]],
         on_bytes: Callable[[], None],
+        watch: Callable[[SoFar], None] = _by_nobody,
     ) -> CompletedCall:
         """One attempt with exactly these bytes.
 
         `on_first_output` runs once, beside the reading, when the first text, reasoning or call has come (SPEC S6); its
-        error ends the call. `on_bytes` is called at each piece from the network. Raises ModelCallError, and
-        BrokenStreamError if output had come. Cancellation closes the connection.
+        error ends the call. `on_bytes` is called at each piece from the network, `watch` at the start with what tells
+        how far the answer has come. Raises ModelCallError, and BrokenStreamError if output had come. Cancellation
+        closes the connection.
         """
         attempt = _Attempt(on_bytes)
+        watch(attempt.so_far)
         credentials = _credentials(target)
         async with Evidence(on_first_output) as evidence:
             try:
@@ -135,6 +142,10 @@ class _Attempt:
     @property
     def raw(self) -> bytes:
         return b"".join(self._pieces)
+
+    def so_far(self) -> ModelReply | None:
+        """What has come; a document only as a whole."""
+        return self._reader.fragment()
 
     async def read(self, response: httpx.Response, evidence: Evidence) -> None:
         """Read until the server says that it is done, or to the end."""

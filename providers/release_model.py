@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from decimal import Decimal
 from functools import cached_property
+from typing import Any
 from uuid import UUID
 
 from pydantic import SecretStr
@@ -17,7 +18,7 @@ from context.errors import CorruptPayloadError, ModelCallError
 from context.formatting import MessageFormatter
 from context.messages import ChatMessage
 from context.policy import Release, RetryPolicy
-from context.replies import Usage
+from context.replies import SoFar, Usage
 from context.steps import ModelAnswered, ModelBroke, RequestTerms
 from context.stored_keys import KnownSecrets, StoredKey
 from context.summaries import frame_tokens
@@ -168,12 +169,13 @@ class ReleaseModel:
         return self._format_with(self._profile, self._settings.merge_user_messages)
 
     async def complete(
-        self, body: bytes, *, on_first_output: Callable[[], Awaitable[None]]
+        self, body: bytes, *, on_first_output: Callable[[], Awaitable[None]], watch: Callable[[SoFar], None]
     ) -> ModelAnswered | ModelBroke:
-        """One try with exactly these bytes."""
+        """One try with exactly these bytes. `watch` is given what tells how far the answer has come."""
         try:
             target = await self._target()
-            call = await self._chat.complete(target, body, on_first_output=on_first_output, on_bytes=_nothing)
+            hooks: dict[str, Any] = {"on_first_output": on_first_output, "on_bytes": _nothing, "watch": watch}
+            call = await self._chat.complete(target, body, **hooks)
         except ModelCallError as error:
             return _broke(error)
         return ModelAnswered(call.reply, call.raw, self.cost(call.reply.usage), call.transforms)

@@ -1,8 +1,10 @@
 """The commits and reads of a running Run, bound to one store: activities are given this, and import no storage."""
 
+from decimal import Decimal
 from uuid import UUID
 
 from context.policy import Limits, Release
+from context.replies import Usage
 from context.steps import (
     Acceptance,
     AcceptModel,
@@ -31,6 +33,7 @@ from storage.commits.fail_attempt import estimated_input, fail_attempt, failures
 from storage.commits.finish_run import finish_run, release_of
 from storage.commits.freeze_request import freeze_request
 from storage.commits.note_sent import note_sent
+from storage.commits.note_written import note_written
 from storage.commits.open_run import open_run
 from storage.commits.prepare_request import prepare_request
 from storage.commits.record_first_output import record_first_output
@@ -83,6 +86,9 @@ class RunCommits:
 
     async def note_sent(self, operation_id: UUID, request_hash: bytes) -> None:
         await note_sent(self._store, operation_id, request_hash)
+
+    async def note_written(self, operation_id: UUID, attempt_no: int, usage: Usage, cost: Decimal | None) -> None:
+        await note_written(self._store, operation_id, attempt_no, usage, cost)
 
     async def record_first_output(self, request: RecordFirstOutput) -> None:
         await record_first_output(self._store, request)

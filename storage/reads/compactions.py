@@ -88,11 +88,15 @@ PAGE = text(f"""{COLUMNS}
       AND e.run_id = :run_id AND e.made_no > :after ORDER BY e.made_no LIMIT :limit
 """)
 ONE = text(f"{COLUMNS} AND e.episode_id = :episode_id")
+# What a call under way has noted of itself is counted when it has ended.
 CALLS = text("""
-    SELECT operation_id, count(*)::int AS calls, sum((usage ->> 'input_tokens')::bigint)::bigint AS input_tokens,
-           sum((usage ->> 'output_tokens')::bigint)::bigint AS output_tokens, sum(cost) AS cost,
-           bool_or(usage IS NOT NULL AND cost IS NULL) AS unknown_cost
-    FROM attempts WHERE operation_id = ANY(:ids) GROUP BY operation_id
+    SELECT operation_id, count(*)::int AS calls, sum((used ->> 'input_tokens')::bigint)::bigint AS input_tokens,
+           sum((used ->> 'output_tokens')::bigint)::bigint AS output_tokens,
+           sum(cost) FILTER (WHERE used IS NOT NULL) AS cost,
+           bool_or(used IS NOT NULL AND cost IS NULL) AS unknown_cost
+    FROM (SELECT operation_id, cost, CASE WHEN state <> 'calling' THEN usage END AS used FROM attempts
+          WHERE operation_id = ANY(:ids)) tries
+    GROUP BY operation_id
 """)
 INPUTS = text("""
     SELECT snapshot_id, array_agg(substr(piece, 7)::uuid ORDER BY ordinal) AS inputs FROM snapshot_pieces

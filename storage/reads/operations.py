@@ -19,7 +19,10 @@ from storage.store import Store
 
 @dataclass(frozen=True)
 class AttemptRow:
-    """One try. `usage` as the provider reported it, `error` is `{code, reason, status}`."""
+    """One try. `usage` as the provider reported it, or as estimated here; of a try under way, what it has used so far.
+
+    `error` is `{code, reason, status}`.
+    """
 
     attempt_no: int
     state: str

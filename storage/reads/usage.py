@@ -67,7 +67,7 @@ TOTALS = """
              a.cost IS NULL
       FROM sessions s JOIN compaction_episodes e ON e.session_id = s.session_id AND e.operation_id IS NULL
            JOIN idle_blocks b USING (episode_id) JOIN attempts a ON a.operation_id = b.operation_id
-      WHERE a.usage IS NOT NULL AND {which}
+      WHERE a.usage IS NOT NULL AND a.state <> 'calling' AND {which}
     )
     SELECT release_id, sum(input_tokens)::bigint AS input_tokens, sum(output_tokens)::bigint AS output_tokens,
            sum(cached_tokens)::bigint AS cached_tokens, sum(unknown)::bigint AS unknown,
@@ -78,7 +78,7 @@ ALL = text(TOTALS.format(which="s.owner_id = :owner_id"))
 OF_SESSION = text(TOTALS.format(which="s.owner_id = :owner_id AND s.session_id = :session_id"))
 
 
-# By what each call was for; the same attempts that the sums of Runs were made of.
+# By what each call was for, once it has ended; the same attempts that the sums of Runs were made of.
 BY_PURPOSE = """
     SELECT o.purpose, coalesce(e.release_id, r.release_id) AS release_id,
            sum(coalesce((a.usage ->> 'input_tokens')::bigint, 0))::bigint AS input_tokens,
@@ -91,7 +91,7 @@ BY_PURPOSE = """
          JOIN runs r ON r.run_id = o.run_id
          LEFT JOIN idle_blocks b ON b.operation_id = o.operation_id
          LEFT JOIN compaction_episodes e ON e.episode_id = b.episode_id
-    WHERE a.usage IS NOT NULL AND {which}
+    WHERE a.usage IS NOT NULL AND a.state <> 'calling' AND {which}
     GROUP BY 1, 2 ORDER BY 1
 """
 ALL_BY_PURPOSE = text(BY_PURPOSE.format(which="s.owner_id = :owner_id"))

@@ -11,6 +11,7 @@ from context.errors import AttemptSupersededError
 from context.replies import Usage
 from context.steps import FailAttempt, OpenRun
 from storage.commits.fail_attempt import fail_attempt
+from storage.commits.note_written import note_written
 from storage.commits.open_run import open_run
 from storage.commits.resume_run import ResumeRun, resume_run
 from storage.commits.take_up_request import take_up_request
@@ -115,6 +116,30 @@ async def test_a_report_that_comes_after_all_is_not_counted_too(store: Store, op
     assert await totals(store, opened) == counted(estimated)
     await opened.accepted(store, attempt=2, usage=usage, cost=Decimal(1))
     assert await totals(store, opened) == (estimated + 50, 10, 1, Decimal(estimated + 1))
+
+
+async def test_what_a_lost_try_had_noted_of_itself_counts(store: Store, rival: Store, opened: Life) -> None:
+    """SPEC L5, R5, R6: once, whoever closes the try; a note that comes after that changes nothing."""
+    estimated = await taken_up(store, opened)
+    noted = (opened.operation_id, 1, Usage(input_tokens=estimated, output_tokens=7, estimated=True), Decimal(900))
+    await note_written(store, opened.operation_id, 1, Usage(input_tokens=estimated, output_tokens=3), Decimal(800))
+    await sent_twice(store, lambda writer: note_written(writer, *noted))
+    assert await totals(store, opened) == NOTHING
+    await asyncio.gather(opened.finish(store, "stopped", "user_stop"), opened.finish(rival, "failed", "lost"))
+    assert await totals(store, opened) == (estimated, 7, 1, Decimal(900))
+    before = await everything(store)
+    await note_written(store, opened.operation_id, 1, Usage(input_tokens=estimated, output_tokens=9), Decimal(901))
+    assert await everything(store) == before
+
+
+async def test_what_a_replaced_try_had_noted_of_itself_counts_beside_its_repeat(store: Store, opened: Life) -> None:
+    """SPEC L5, R2: both were paid for."""
+    estimated = await taken_up(store, opened)
+    await note_written(store, opened.operation_id, 1, Usage(input_tokens=estimated, output_tokens=7), Decimal(900))
+    await opened.begin(store)
+    assert await totals(store, opened) == (estimated, 7, 1, Decimal(900))
+    await opened.accepted(store, attempt=2, usage=Usage(input_tokens=50, output_tokens=10), cost=Decimal(1))
+    assert await totals(store, opened) == (estimated + 50, 17, 1, Decimal(901))
 
 
 async def test_an_unknown_price_of_a_lost_try_makes_the_cost_unknown(store: Store, opened: Life) -> None:
