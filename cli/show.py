@@ -70,22 +70,47 @@ def operations(run: RunId, json: AsJson = False) -> int:
         return 0
     columns = ("operation", "loop", "purpose", "name", "state", "attempts", "failures")
     names = ("operation_id", "loop", "purpose", "name", "state")
-    print_table(columns, ((*(o[name] for name in names), tries(o["attempts"]), failures(o["attempts"])) for o in found))
+    print_table(columns, ((*(one[name] for name in names), tries(one), failures(one)) for one in found))
     return 0
 
 
 NOT_MADE = ("interrupted", "not_started")
 
 
-def tries(attempts: list[dict[str, Any]]) -> int:
+NEVER_SENT = "never sent"
+
+
+def tries(operation: dict[str, Any]) -> int:
     """How often the call was made; one that was only closed, since nobody knows how it went, was not made again."""
-    return sum((one["error"] or {}).get("reason") not in NOT_MADE for one in attempts)
+    made = (one for one in operation["attempts"] if (one["error"] or {}).get("reason") not in NOT_MADE)
+    return sum(_unreported(operation, one) != NEVER_SENT for one in made)
 
 
-def failures(attempts: list[dict[str, Any]]) -> str:
-    """Why tries failed, in their order: `busy 429, timeout`."""
-    failed = [one["error"] for one in attempts if one["error"]]
-    return ", ".join(f"{one['reason']} {one['status']}" if one.get("status") else one["reason"] for one in failed)
+def failures(operation: dict[str, Any]) -> str:
+    """What became of tries without a result, in their order: `busy 429, lost, timeout`."""
+    return ", ".join(filter(None, (_failure(operation, one) for one in operation["attempts"])))
+
+
+def _failure(operation: dict[str, Any], attempt: dict[str, Any]) -> str | None:
+    error = attempt["error"]
+    if error is None:
+        return _unreported(operation, attempt)
+    return f"{error['reason']} {error['status']}" if error.get("status") else str(error["reason"])
+
+
+def _unreported(operation: dict[str, Any], attempt: dict[str, Any]) -> str | None:
+    """What is known of a try that never reported: its worker died, or its Run ended; or a request never left.
+
+    What a try that was `interrupted` stands for is said by the one that closes it.
+    """
+    if attempt["state"] != "superseded":
+        return None
+    if operation["purpose"] != "tool" and attempt["usage"] is None:
+        return NEVER_SENT
+    following = [one for one in operation["attempts"] if one["attempt_no"] > attempt["attempt_no"]]
+    if following:
+        return None if (following[0]["error"] or {}).get("reason") == "interrupted" else "lost"
+    return "cut off" if operation["state"] in ("cancelled", "unknown") else "lost"
 
 
 def compactions(run: RunId, json: AsJson = False) -> int:
