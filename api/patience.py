@@ -12,13 +12,14 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope
 
 from api.auth import known_caller
 from api.bodies import strict_json
-from api.parameters import check_headers, check_query, leads_somewhere, path_ids, query_names
+from api.parameters import check_headers, check_ids, check_query, path_ids, query_kinds
 from api.wiring import services_of
 from context.errors import InputInvalidError, RefusedError, UnavailableError
 
@@ -56,17 +57,17 @@ class PatientRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
-        known, ids = query_names(self.dependant), path_ids(self.dependant)
+        known, ids = query_kinds(self.dependant), path_ids(self.dependant)
 
         async def patiently(request: Request) -> Response:
             strict = StrictRequest(request.scope, request.receive)
             patience_s = services_of(request).options.patience_s
             try:
                 check_headers(request)
-                if leads_somewhere(request, ids):  # else the framework says so, and the query matters no more
-                    check_query(request, known)
+                check_ids(request, ids)
+                check_query(request, known)
                 await strict.parse(takes_body=self.body_field is not None)
-            except (RefusedError, HTTPException):  # said to those who may ask at all
+            except (RefusedError, HTTPException, RequestValidationError):  # said to those who may ask at all
                 await with_patience(lambda: known_caller(request), patience_s=patience_s)
                 raise
             return await with_patience(lambda: answer(strict), patience_s=patience_s)

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from context.policy import Release
 from storage.database import fetch_all, fetch_one
-from storage.reads.pages import Page, clamped, cursor_number, decode_cursor, found, page_of
+from storage.reads.pages import Page, clamped, cursor_name, cursor_number, found, page_of
 from storage.reads.releases import remember
 from storage.store import Store
 
@@ -61,7 +61,7 @@ NO_LIMIT = 2**31 - 1
 
 async def agents(store: Store, space_id: UUID, *, limit: int = 100, cursor: str | None = None) -> Page[AgentRow]:
     """The agents of a space, by name."""
-    limit, after = clamped(limit), decode_cursor(cursor) if cursor else ""
+    limit, after = clamped(limit), cursor_name(cursor)
     async with store.reading() as connection:
         rows = await fetch_all(connection, AGENTS, space_id=space_id, after=after, limit=limit + 1)
     return page_of([AgentRow(**row) for row in rows], limit, lambda one: one.name)

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -11,6 +12,8 @@ from context.errors import InputInvalidError, NotFoundError
 
 T = TypeVar("T")
 MAX_LIMIT = 200
+NUMBER = re.compile("[1-9][0-9]*")
+NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 @dataclass(frozen=True)
@@ -37,22 +40,13 @@ def encode_cursor(key: str) -> str:
     return base64.urlsafe_b64encode(key.encode()).decode().rstrip("=")
 
 
-def decode_cursor(cursor: str) -> str:
-    """The inverse. Raises InputInvalidError for anything that was not given out."""
-    try:
-        key = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)).decode()
-    except (ValueError, binascii.Error):
-        raise invalid_cursor() from None
-    if "\0" in key:  # PostgreSQL takes no NUL in a text
-        raise invalid_cursor()
-    return key
-
-
 def cursor_number(cursor: str | None, *, digits: int = 9) -> int:
     """A cursor over numbers that start at 1; 0 without one. Raises InputInvalidError."""
-    key = decode_cursor(cursor) if cursor else "0"
-    if not (key.isascii() and key.isdigit() and len(key) <= digits):
-        raise invalid_cursor()
+    if cursor is None:
+        return 0
+    key = _decoded(cursor)
+    if not (NUMBER.fullmatch(key) and len(key) <= digits):
+        raise _invalid_cursor()
     return int(key)
 
 
@@ -61,9 +55,29 @@ def cursor_made_no(cursor: str | None) -> int:
     return cursor_number(cursor, digits=18)
 
 
-def invalid_cursor() -> InputInvalidError:
-    """The refusal of a cursor."""
-    return InputInvalidError("The cursor is not one that was given out for this list.")
+def cursor_name(cursor: str | None) -> str:
+    """A cursor over names; the empty text, which is before all of them, without one. Raises InputInvalidError."""
+    if cursor is None:
+        return ""
+    key = _decoded(cursor)
+    if not NAME.fullmatch(key):
+        raise _invalid_cursor()
+    return key
+
+
+def _decoded(cursor: str) -> str:
+    """The inverse of `encode_cursor`. Raises InputInvalidError for anything that it doesn't make."""
+    try:
+        key = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)).decode()
+    except (ValueError, binascii.Error):
+        raise _invalid_cursor() from None
+    if encode_cursor(key) != cursor:
+        raise _invalid_cursor()
+    return key
+
+
+def _invalid_cursor() -> InputInvalidError:
+    return InputInvalidError("query.cursor is not one that was given out for this list.")
 
 
 def found(row: Mapping[str, Any] | None, kind: str, identity: UUID | str) -> Mapping[str, Any]:

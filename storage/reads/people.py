@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from storage.database import fetch_all, fetch_one
 from storage.keys import key_hash
-from storage.reads.pages import Page, clamped, cursor_made_no, decode_cursor, found, page_of
+from storage.reads.pages import Page, clamped, cursor_made_no, cursor_name, found, page_of
 from storage.store import Store
 
 Role = Literal["admin", "member", "auditor"]
@@ -79,7 +79,7 @@ async def user(store: Store, space_id: UUID, name: str) -> UserRow:
 
 async def users(store: Store, space_id: UUID, *, limit: int = 100, cursor: str | None = None) -> Page[UserRow]:
     """The users of a space, by name."""
-    limit, after = clamped(limit), decode_cursor(cursor) if cursor else ""
+    limit, after = clamped(limit), cursor_name(cursor)
     async with store.reading() as connection:
         rows = await fetch_all(connection, USERS, space_id=space_id, after=after, limit=limit + 1)
     return page_of([UserRow(**row) for row in rows], limit, lambda one: one.name)

@@ -174,6 +174,17 @@ WRONG_PARAMETERS: list[tuple[str, dict[str, str]]] = [
     ("/sessions", {"cursor": "planted-marker"}),
     ("/sessions", {"cursor": "AAAA"}),
     ("/agents", {"cursor": "AAAA"}),
+    ("/agents", {"cursor": "ICBhIGI"}),  # "  a b"
+    ("/users", {"cursor": "5Lit"}),  # "中"
+    ("/agents", {"cursor": "aGVscGVy="}),  # "helper", with a sign that ours never have
+    ("/agents", {"cursor": "aGVscGVz"[:-1]}),  # bits left over
+    ("/sessions", {"cursor": "MA"}),  # "0"
+    ("/keys", {"cursor": "MDc"}),  # "07"
+    *[("/sessions", {"limit": one}) for one in ("1.0", "+1", "1_0", " 1", "1 ", "１", "0x1", "1e0", "")],
+    *[(f"/runs/{uuid4()}/events", {"after": one}) for one in ("1.0", "+0", "-0.0", "null")],
+    *[(f"/runs/{uuid4()}", {"wait_s": one}) for one in ("+1", " 1", "1_0", "inf", ".5", "5.", "0x1", "true")],
+    *[("/usage", {"session": one}) for one in (uuid4().hex, f"{{{uuid4()}}}", f"urn:uuid:{uuid4()}", f" {uuid4()}")],
+    (f"/operations/{uuid4()}/diff", {"with": uuid4().hex}),
     ("/users", {"cursor": "\x00"}),
     ("/keys", {"cursor": "AAAA"}),
     (f"/runs/{uuid4()}", {"wait_s": "61"}),
@@ -188,17 +199,29 @@ WRONG_PARAMETERS: list[tuple[str, dict[str, str]]] = [
     ("/usage", {"planted-marker": ""}),
     ("/sessions?limit=5&limit=6", {}),
 ]
-NOWHERE = ("/runs/planted-marker", "/sessions/planted-marker", "/agents/planted%00marker")
+NOWHERE = (
+    "/runs/planted-marker",
+    "/sessions/planted-marker",
+    "/agents/planted%00marker",
+    "/runs/{hex}",
+    "/runs/%7B{id}%7D",
+    "/sessions/urn:uuid:{id}",
+    "/sessions/{id}%20",
+    "/operations/{hex}/request",
+)
 
 
 async def test_wrong_ids_and_parameters_are_refused(ann: Person, subtests: pytest.Subtests) -> None:
-    """Y5: wrong types and ids."""
+    """Y5: wrong types and ids, and right ones in a form that no answer of ours has."""
     for path, params in WRONG_PARAMETERS:
         with subtests.test(path, **params):
-            check_problem(await ann.http.get(path, params=params or None), 422, "INPUT_INVALID")
+            refused = check_problem(await ann.http.get(path, params=params or None), 422, "INPUT_INVALID")
+            assert all(f"query.{name}" in refused["detail"] for name in params) or "is not known" in refused["detail"]
+    session = await opened(ann)
     for path in NOWHERE:
         with subtests.test(path):
-            check_problem(await ann.http.get(path), 404, "NOT_FOUND")
+            there = path.format(id=session, hex=session.replace("-", ""))
+            check_problem(await ann.http.get(there), 404, "NOT_FOUND")
 
 
 async def test_an_unknown_parameter_is_told_by_its_position_with_those_that_are_known(ann: Person) -> None:
