@@ -74,7 +74,8 @@ HEARTBEATS = timedelta(milliseconds=500)
 # Workflow tasks hold their local activities, and their clock runs from the moment they are taken: what can't be worked
 # on at once waits at the server. (With the default of 100, two hundred Runs at once let each other's tasks time out.)
 TASKS_AT_ONCE = 16
-ASK_AGAIN_S = 2
+SHORTEST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 2.0
 COLLECT_AT = (20_000, 20, 50)  # new objects, and younger generations, before each generation is collected
 
 
@@ -195,13 +196,11 @@ def settle_memory() -> None:
 async def connected(stop: asyncio.Event) -> Client | None:
     """A client as soon as Temporal answers, however long after us it starts; None if told to stop before."""
     options = load_temporal_options()
-    while not stop.is_set():
+    async for _ in asking(stop):
         try:
             return await connect(options)
         except RuntimeError:
             LOG.warning("Temporal does not answer at %s; asking again", options["target_host"])
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), ASK_AGAIN_S)
     return None
 
 
@@ -210,16 +209,24 @@ async def opened(store: Store, stop: asyncio.Event, *, lost_keys: frozenset[str]
 
     Raises UnfitKeysError: with other keys each Run that this worker got would end (SPEC Y2).
     """
-    while not stop.is_set():
+    async for _ in asking(stop):
         try:
             await check_keys(store, lost=lost_keys)
         except UnavailableError:
             LOG.warning("the database does not answer; asking again")
         else:
             return True
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), ASK_AGAIN_S)
     return False
+
+
+async def asking(stop: asyncio.Event) -> AsyncIterator[None]:
+    """Each turn asks once. The pauses grow: what starts beside us is there in a moment. Ends when told to stop."""
+    pause_s = SHORTEST_PAUSE_S
+    while not stop.is_set():
+        yield
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), pause_s)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
 async def leave_in_time(stop: asyncio.Event) -> None:
