@@ -16,6 +16,8 @@ from stack.errors import StackError
 
 STEADY_AFTER_S = 5.0
 """A child that lived this long has its restarts forgotten."""
+STEADY_BEFORE_KILL_S = 2.0
+"""The same for one that somebody else ended: it had begun to work, and nothing says that it would end again."""
 LONGEST_PAUSE_S = 5.0
 READY_PAUSE_S = 0.03
 
@@ -93,12 +95,18 @@ class Supervisor:
         while True:
             started = time.monotonic()
             kept.exit_code = exit_code = await exited(kept.process)
-            kept.failures = 1 if time.monotonic() - started > STEADY_AFTER_S else kept.failures + 1
+            kept.failures = failures_in_a_row(kept.failures, lived_s=time.monotonic() - started, exit_code=exit_code)
             self._on_pids(self.pids)
             self._on_restart(kept.spec.name, exit_code)
             await asyncio.sleep(pause_before_restart(kept.failures))
             kept.process = spawn(kept.spec)
             self._on_pids(self.pids)
+
+
+def failures_in_a_row(before: int, *, lived_s: float, exit_code: int) -> int:
+    """How often a child has ended without becoming steady, this time included."""
+    steady_after_s = STEADY_BEFORE_KILL_S if exit_code == -signal.SIGKILL else STEADY_AFTER_S
+    return 1 if lived_s > steady_after_s else before + 1
 
 
 def pause_before_restart(failures: int) -> float:

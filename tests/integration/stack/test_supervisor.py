@@ -14,7 +14,7 @@ import pytest
 from stack.children import ChildSpec
 from stack.errors import StackError
 from stack.ports import accepts_connections, any_free_port
-from stack.supervisor import Supervisor, pause_before_restart
+from stack.supervisor import Supervisor, failures_in_a_row, pause_before_restart
 
 LISTENER = """
 import signal, socket, sys, time
@@ -184,6 +184,17 @@ def test_the_first_restart_is_at_once_and_later_ones_wait_longer_up_to_a_limit()
     assert pauses[0] == 0
     assert pauses == sorted(pauses)
     assert pauses[-1] == 5.0
+
+
+@pytest.mark.parametrize(
+    ("lived_s", "exit_code", "counted"),
+    [(2.5, -signal.SIGKILL, 1), (1.5, -signal.SIGKILL, 5), (2.5, -signal.SIGSEGV, 5), (2.5, 1, 5), (6.0, 1, 1)],
+)
+def test_what_is_killed_again_and_again_after_its_start_is_back_at_once(
+    lived_s: float, exit_code: int, counted: int
+) -> None:
+    """SPEC 17: only what ends by itself, or while it still starts, has to wait ever longer."""
+    assert failures_in_a_row(4, lived_s=lived_s, exit_code=exit_code) == counted
 
 
 async def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
