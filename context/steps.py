@@ -58,7 +58,7 @@ class OpenedRun(Step):
     """What an execution starts from. `batch_id` names a batch that no request carries yet, `unsettled` its open calls.
 
     `answered`: the answer is stored already and only the end is missing. `used_tokens` and `cost` are those of earlier
-    executions; None: unknown.
+    executions; None: unknown. `asked_to_compact`: the next request is to be compacted first.
     """
 
     session_id: UUID
@@ -72,6 +72,7 @@ class OpenedRun(Step):
     answered: bool = False
     used_tokens: int = 0
     cost: Decimal | None = None
+    asked_to_compact: bool = False
 
 
 # --- preparing -------------------------------------------------------------------------------------------------------

@@ -25,7 +25,8 @@ NOT_MEASURED = -1
 UNAVAILABLE = "unavailable"
 MOVE_RUN = """
     UPDATE runs SET phase = :phase, loops = :loop, input_cutoff = :cutoff, event_head = :event_head,
-           answer_record_id = CASE WHEN :calls_again THEN NULL ELSE answer_record_id END
+           answer_record_id = CASE WHEN :calls_again THEN NULL ELSE answer_record_id END,
+           asked_to_compact = asked_to_compact AND NOT :was_asked
     WHERE run_id = :run_id
 """  # what was said before one more call is no longer the answer
 
@@ -58,6 +59,7 @@ class Frozen:
     notes: Sequence[str] = ()
     has_tools: bool = False
     broken: str | None = None  # the validation that failed, if it is another one than the size
+    was_asked: bool = False  # to be compacted first
 
     @property
     def state(self) -> dict[str, Any]:
@@ -91,7 +93,7 @@ def write_frozen(writes: WriteSet, events: EventLog, frozen: Frozen, terms: Requ
     writes.insert(manifests, [_manifest(frozen, terms)])
     tell_built(events, frozen.operation_id, frozen.loop, prepared, frozen.notes)
     place: dict[str, Any] = {"phase": "calling_model", "loop": frozen.loop, "cutoff": prepared.cutoff}
-    move_run(writes, frozen.run_id, **place, calls_again=not prepared.refused)
+    move_run(writes, frozen.run_id, **place, calls_again=not prepared.refused, was_asked=frozen.was_asked)
 
 
 def tell_built(
@@ -108,9 +110,12 @@ def keep_manifest(writes: WriteSet, episode_id: UUID, note: str) -> None:
     writes.sql(KEEP_MANIFEST, waited_for=episode_id, waited_note=note)
 
 
-def move_run(writes: WriteSet, run_id: UUID, *, phase: str, loop: int, cutoff: int, calls_again: bool) -> None:
-    """The Run's place, with the head of its events. An answer stands until the model is called again."""
-    writes.sql(MOVE_RUN, phase=phase, loop=loop, cutoff=cutoff, calls_again=calls_again, run_id=run_id)
+def move_run(writes: WriteSet, run_id: UUID, *, calls_again: bool, was_asked: bool, **place: Any) -> None:
+    """The Run's place (`phase`, `loop`, `cutoff`), with the head of its events.
+
+    An answer stands until the model is called again, and a wish to compact until a request was prepared with it.
+    """
+    writes.sql(MOVE_RUN, run_id=run_id, calls_again=calls_again, was_asked=was_asked, **place)
 
 
 def _manifest(frozen: Frozen, terms: RequestTerms) -> dict[str, Any]:

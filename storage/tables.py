@@ -161,6 +161,9 @@ runs = Table(
     Column("ended_at", DateTime(timezone=True)),
     Column("ended_no", BigInteger),  # the end's place among the facts of `made_no`
     Column("answer_record_id", Uuid),
+    Column(
+        "asked_to_compact", Boolean, nullable=False, server_default=text("false")
+    ),  # and no request was prepared since
     at(),
     UniqueConstraint("session_id", "run_no"),
     Index("uq_runs_one_active", "session_id", unique=True, postgresql_where=text(ACTIVE)),

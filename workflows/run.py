@@ -143,6 +143,7 @@ class RunWorkflow:
     def _take(self, terms: RunTerms) -> None:
         opened = terms.opened
         remaining_s = terms.deadline_s - opened.active_ms / 1000
+        self._asked_to_compact = self._asked_to_compact or opened.asked_to_compact
         self._state = RunState(
             session_id=opened.session_id,
             context_id=opened.context_id,

@@ -43,14 +43,18 @@ async def compact_session(
     key = client_key(wanted.client_key if wanted else None, idempotency_key) or key_of_this_request(request)
     asking = compacting.CompactSession(session_id, caller.user_id, key)
     asked = await compacting.compact_session(services.store, asking)
-    if asked.episode_id is None and not asked.repeated and await _told(services, asked, key) == "gone":
+    if _is_to_be_told(asked) and await _told(services, asked, key) == "gone":
         asked = await compacting.compact_session(services.store, asking)  # the Run has ended meanwhile
-        if asked.episode_id is None:  # or its workflow has yet to start, or is lost
+        if _is_to_be_told(asked):  # or its workflow is lost
             raise UnavailableError
-    if asked.episode_id is None:
+    if _is_to_be_told(asked):
         await compacting.keep_answer(services.store, asking, asked)
     dispatch_behind(services, asked.outbox_id)
     return CompactionAsked.model_validate(asked)
+
+
+def _is_to_be_told(asked: compacting.CompactionAsked) -> bool:
+    return asked.episode_id is None and not asked.is_known
 
 
 async def _told(services: Services, asked: compacting.CompactionAsked, key: str) -> str:

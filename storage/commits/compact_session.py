@@ -1,5 +1,8 @@
 """Asking for a compaction (SPEC K12): of the active Run, which is told by an update, or of an idle Session.
 
+The wish is kept with the Run, too, until a request was prepared with it: whichever execution opens the Run next begins
+with it, after a stop and a resume as well. One that waits to be opened need not be told.
+
 An idle Session has one such compaction at a time; whoever asks meanwhile is told of that one. It blocks nothing: a
 question is a Run of its own, and begins with what is published by then.
 """
@@ -35,6 +38,7 @@ PLACE = text("""
     WHERE r.session_id = :session_id AND a.agent_id = :agent_id ORDER BY r.run_no DESC LIMIT 1
 """)
 
+ASK = "UPDATE runs SET asked_to_compact = true WHERE run_id = :asked_run"
 INSERT = """
     INSERT INTO compaction_episodes (episode_id, session_id, run_id, context_id, release_id, through_run_no, source,
       causes, status, prompt_version)
@@ -53,7 +57,10 @@ class CompactSession:
 
 
 class CompactionAsked(BaseModel):
-    """What is compacted: the active Run `run_id`, or the idle Session, by an episode that stands with that Run."""
+    """What is compacted: the active Run `run_id`, or the idle Session, by an episode that stands with that Run.
+
+    `is_known`: nobody has to be told any more.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -61,7 +68,7 @@ class CompactionAsked(BaseModel):
     run_id: UUID
     episode_id: UUID | None = None
     outbox_id: UUID | None = None
-    repeated: bool = False
+    is_known: bool = False
 
 
 async def compact_session(store: Store, request: CompactSession) -> CompactionAsked:
@@ -73,15 +80,18 @@ async def compact_session(store: Store, request: CompactSession) -> CompactionAs
     key = _client_key(store, request)
     async with store.transaction("compact_session") as connection:
         if key and (first := await first_answer(connection, key)):
-            return CompactionAsked.model_validate(first | {"repeated": True})
+            return CompactionAsked.model_validate(first | {"is_known": True})
         session = await lock_session(connection, request.session_id, request.owner_id)
         if session.archived:
             raise SessionArchivedError
-        if run := await lock_active_run(connection, request.session_id):
-            return CompactionAsked(session_id=request.session_id, run_id=run.run_id)
         writes = WriteSet()
-        asked = await _standing(connection, session) or await _opened(connection, writes, session)
-        if key:
+        if run := await lock_active_run(connection, request.session_id):
+            writes.sql(ASK, asked_run=run.run_id)
+            is_known = run.status == "queued"
+            asked = CompactionAsked(session_id=request.session_id, run_id=run.run_id, is_known=is_known)
+        else:
+            asked = await _standing(connection, session) or await _opened(connection, writes, session)
+        if key and (asked.is_known or asked.episode_id):
             remember(writes, key, asked)
         await writes.send(connection)
         return asked

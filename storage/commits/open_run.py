@@ -24,7 +24,8 @@ LOCK = text("""
                              WHERE o.run_id = r.run_id AND o.purpose = 'business' AND o.loop_no = r.loops
                                AND o.raw_id IS NOT NULL)
                 THEN r.loops ELSE greatest(0, r.loops - 1) END AS loops,
-           r.answer_record_id IS NOT NULL AS answered, r.input_tokens + r.output_tokens AS used_tokens, r.cost
+           r.asked_to_compact, r.answer_record_id IS NOT NULL AS answered,
+           r.input_tokens + r.output_tokens AS used_tokens, r.cost
     FROM runs r JOIN sessions s USING (session_id)
     WHERE r.run_id = :run_id FOR UPDATE OF s, r
 """)
@@ -76,6 +77,7 @@ def _opened(run: Any, context_id: UUID, batch: Sequence[Any]) -> OpenedRun:
     open_calls = [call for call in batch if call["unsettled"]]
     return OpenedRun(
         **{name: run[name] for name in FROM_ROW},
+        **({"asked_to_compact": True} if run["asked_to_compact"] else {}),
         context_id=context_id,
         batch_id=batch[0]["batch_id"] if batch else None,
         unsettled=tuple(UnsettledTool(ordinal=call["ordinal"], name=call["name"]) for call in open_calls),

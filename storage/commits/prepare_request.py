@@ -408,8 +408,8 @@ class _Preparation:
             self._open(prepared, weighed.opening)
             return
         transforms = sorted({item.transform for item in self._items if item.transform})
-        notes = (weighed.note,) if weighed.note else ()
-        names: dict[str, Any] = {"notes": notes, "has_tools": self._has_tools, "broken": self._broken}
+        names: dict[str, Any] = {"notes": (weighed.note,) if weighed.note else (), "broken": self._broken}
+        names |= {"has_tools": self._has_tools, "was_asked": request.asked == "manual"}
         frozen = Frozen(self._heads.run_id, request.operation_id, request.loop, prepared, transforms, **names)
         self.writes.insert(operations, [self._operation_row(prepared) | frozen.state])
         write_frozen(self.writes, self._events, frozen, self._terms)
@@ -420,7 +420,7 @@ class _Preparation:
         assert self._base.view_id is not None
         waiting = {"state": "prepared", "attempts": 0, "view_id": None, "view_length": None}
         self.writes.insert(operations, [self._operation_row(prepared) | waiting])
-        place = EpisodePlace(
+        waits_at = EpisodePlace(
             session_id=heads.session_id,
             run_id=heads.run_id,
             context_id=heads.context_id,
@@ -431,9 +431,9 @@ class _Preparation:
             estimated=prepared.estimated,
             estimator_id=self._terms.counter.estimator_id,
         )
-        write_episode(self.writes, self._events, place, opening)
-        moved: dict[str, Any] = {"loop": request.loop, "cutoff": prepared.cutoff, "calls_again": False}
-        move_run(self.writes, heads.run_id, phase="compacting", **moved)
+        write_episode(self.writes, self._events, waits_at, opening)
+        place: dict[str, Any] = {"phase": "compacting", "loop": request.loop, "cutoff": prepared.cutoff}
+        move_run(self.writes, heads.run_id, **place, calls_again=False, was_asked=request.asked == "manual")
 
     def _operation_row(self, prepared: PreparedRequest) -> dict[str, Any]:
         place = {"view_id": self._base.view_id, "view_length": self._base.length + len(self._items)}

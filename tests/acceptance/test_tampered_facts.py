@@ -115,6 +115,7 @@ RUNS = Facts(
         "release_id": "told by the requests: tools and settings are in their hashes",
         "phase": "an ended Run has no other, and an active one moves on",
         "started_at": TIME,
+        "asked_to_compact": "it decides what a request that is still to come begins with",
         "ended_no": "it orders ends among other facts, for what is told of summaries",
         "stop_requested_at": TIME,
         "created_at": TIME,

@@ -220,7 +220,7 @@ async def test_two_who_ask_at_once_get_one_compaction(store: Store, rival: Store
     assert await count(store, "compaction_episodes") == 1
     assert await count(store, "outbox", "kind = 'compact'") == 1
     again = await ask(rival, world, "one")
-    assert (again.episode_id, again.repeated) == (first.episode_id, True)
+    assert (again.episode_id, again.is_known) == (first.episode_id, True)
 
 
 async def test_what_is_opened_by_two_is_opened_once(store: Store, rival: Store, world: World) -> None:
