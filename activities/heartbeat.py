@@ -5,22 +5,32 @@ another takes over within seconds if it is not.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from temporalio import activity
 
 BEAT_S = 0.5
+LATE_S = 1.5  # a process that begins what it was given that long ago stood still; 2 s without a sign give it to another
+WORD_S = 0.5  # Temporal's answer to a sign of life is there in milliseconds
 
 
 @asynccontextmanager
 async def heartbeating() -> AsyncIterator[None]:
-    """Heartbeats while the block runs; does nothing in a local activity, which has none."""
+    """Heartbeats while the block runs; does nothing in a local activity, which has none.
+
+    A process that was frozen finds tries in its hands that were given up meanwhile, each of which would make its call:
+    what begins late waits until Temporal could have said that it is not wanted any more, which is a cancellation.
+    """
     if activity.info().is_local:
         yield
         return
     beats = asyncio.create_task(_beat())
     try:
+        if time.time() - activity.info().started_time.timestamp() > LATE_S:  # by two clocks: a wrong one costs the wait
+            activity.heartbeat()
+            await asyncio.sleep(WORD_S)
         yield
     finally:
         beats.cancel()
