@@ -2,6 +2,7 @@
 
 from urllib.parse import SplitResult, urlsplit
 
+ADDRESS = r"^https?://[!-~]+$"
 NOT_AN_ADDRESS = "must be an http or https address without user, query, fragment, blanks or control characters"
 
 

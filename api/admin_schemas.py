@@ -6,9 +6,11 @@ from uuid import UUID
 
 from pydantic import Field, field_validator
 
-from api.addresses import NOT_AN_ADDRESS, is_api_address
+from api.addresses import ADDRESS, NOT_AN_ADDRESS, is_api_address
 from api.schemas import Answer, Page, Wanted
 from context.written import Name, Tokens
+
+VISIBLE = r"^[!-~]+$"
 
 
 class KnownModel(Wanted):
@@ -21,9 +23,9 @@ class ConnectionSettings(Wanted):
     """A connection but for its name. Without `api_key` a stored key is kept if provider and address stay the same."""
 
     provider: Literal["openai", "deepseek", "openai_compatible", "demo", "tool"]
-    base_url: str | None = Field(None, max_length=2_000, pattern=r"^https?://[!-~]+$")
+    base_url: str | None = Field(None, max_length=2_000, pattern=ADDRESS)
     api_key: str | None = Field(
-        None, min_length=1, max_length=10_000, pattern=r"^[!-~]+$", json_schema_extra={"writeOnly": True}
+        None, min_length=1, max_length=10_000, pattern=VISIBLE, json_schema_extra={"writeOnly": True}
     )
     """Sent in a header: visible ASCII characters, no blanks, no line break at its end."""
     models: Annotated[list[KnownModel], Field(max_length=1_000)] | None = None

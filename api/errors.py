@@ -14,10 +14,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from api.addresses import ADDRESS, NOT_AN_ADDRESS
+from api.admin_schemas import VISIBLE
 from api.allowed import fitting_methods
 from api.places import meant, place_of
 from context import errors
 from context.errors import AgentLoomError, InputInvalidError, RateLimitedError, UnavailableError
+from context.written import NAME
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 UNAVAILABLE_RETRY_S = 5
@@ -77,6 +80,13 @@ SILENT_REASONS: Mapping[str, str] = {
     "tuple_type": "should be a list",
     "missing": "is required",
     "json_invalid": "is not valid JSON",
+}
+
+# The rules of our own that patterns stand for.
+PATTERNS: Mapping[str, str] = {
+    NAME: "should have 1 to 64 letters, digits, hyphens and underscores, and begin with a letter or a digit",
+    ADDRESS: NOT_AN_ADDRESS,
+    VISIBLE: "should have no blanks, no line breaks and no letters of other alphabets",
 }
 
 SUBJECT = re.compile(r"^\w+( input)? (?=should )")  # pydantic's words for the value, where ours is its place
@@ -159,6 +169,8 @@ def _reason_of(entry: Mapping[str, Any]) -> str:
     if entry["type"] == "extra_forbidden":
         nearest = meant(str(entry["loc"][-1]))
         return f"is not a known field; perhaps {nearest} is meant" if nearest else "is not a known field"
+    if entry["type"] == "string_pattern_mismatch" and (rule := PATTERNS.get(entry["ctx"]["pattern"])):
+        return rule
     if silent := SILENT_REASONS.get(entry["type"]):
         return silent
     message = SUBJECT.sub("", str(entry["msg"]).removeprefix("Value error, "))

@@ -8,14 +8,20 @@ from uuid import uuid4
 
 import typer
 
-from cli.ids import id_of
+from cli.folders import named_path
+from cli.ids import id_of, known_name
 from cli.output import CommandError, note, print_error, print_json, print_lines
 
 if TYPE_CHECKING:
     from cli.client import Api
 
 Text = Annotated[str | None, typer.Argument(help="The text; '-' reads it from standard input.", show_default=False)]
-File = Annotated[Path | None, typer.Option("--file", "-f", help="File that holds the text; '-' is standard input.")]
+File = Annotated[
+    Path | None,
+    typer.Option(
+        "--file", "-f", metavar="FILE", parser=named_path, help="File that holds the text; '-' is standard input."
+    ),
+]
 RunId = Annotated[
     str, typer.Argument(help="Id of the Run; `ask` tells it, and `agentloom sessions show`.", callback=id_of("run"))
 ]
@@ -34,7 +40,9 @@ def register(app: typer.Typer) -> None:
 
 def ask(
     text: Text = None,
-    agent: Annotated[str | None, typer.Option(metavar="NAME", help="Open a session with this agent.")] = None,
+    agent: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Open a session with this agent.", callback=known_name("agent"))
+    ] = None,
     session: Annotated[
         str | None, typer.Option(metavar="ID", help="Go on in this session.", callback=id_of("session"))
     ] = None,

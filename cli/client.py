@@ -50,12 +50,16 @@ class NoStackError(CommandError):
     def __init__(self, stack: Path) -> None:
         super().__init__(
             f"No stack runs on {stack}.",
-            why="It was stopped; what it stored is shown while one runs there."
-            if stack.is_dir()
-            else "There is no such folder.",
-            mend=start_command(stack),
+            why=_why_none_runs(stack),
+            mend="agentloom --stack FOLDER …" if stack.is_file() else start_command(stack),
             exit_code=ExitCode.NOT_REACHABLE,
         )
+
+
+def _why_none_runs(stack: Path) -> str:
+    if stack.is_dir():
+        return "It was stopped; what it stored is shown while one runs there."
+    return "That is a file; --stack names a data folder." if stack.exists() else "There is no such folder."
 
 
 class ApiUnreachableError(CommandError):
@@ -100,6 +104,11 @@ class ApiRefusedError(CommandError):
             mend=_next_command(self.refusal, problem),
             exit_code=ExitCode.NOT_REACHABLE if status == 503 else ExitCode.REFUSED,
         )
+
+    def tell_places(self, told: Callable[[str], str]) -> None:
+        """Say why by the names that whoever asked knows the places of the request by."""
+        if reasons := self.problem.get("errors"):
+            self.why = "; ".join(f"{told(one['field'])} {one['reason']}" for one in reasons)
 
 
 def _next_command(code: str, problem: Mapping[str, Any]) -> str:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
 NAME = "Name of the connection, as `connection` in a definition names it."
 
+OPTIONS = {"body.provider": "--provider", "body.base_url": "--base-url", "body.api_key": "the key"}
+"""What a person gave, by its place in the request."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the group of commands."""
@@ -44,13 +47,17 @@ def set_connection(
     json: AsJson = False,
 ) -> int:
     """Store a connection, or replace the one of this name. Its key is asked for, or read from standard input."""
-    from cli.client import call_api
+    from cli.client import ApiRefusedError, call_api
 
     key = None if without_key else _key()
     wanted = {"name": name, "provider": provider, "base_url": base_url, "api_key": key}
 
     async def work(api: "Api") -> dict[str, Any]:
-        stored: dict[str, Any] = await api.post("/connections", wanted)
+        try:
+            stored: dict[str, Any] = await api.post("/connections", wanted)
+        except ApiRefusedError as refused:
+            refused.tell_places(lambda place: OPTIONS.get(place, place))
+            raise
         return stored
 
     stored = call_api(work)

@@ -50,6 +50,7 @@ def _parser(file: Path) -> Callable[[str], Any]:
         case ".yaml" | ".yml":
             return _yaml
         case _:
+            _text(file)  # one that is not there is said to be that
             raise CommandError(f"{file} has no known format.", why=f"The name must end in {FORMATS}.")
 
 

@@ -74,9 +74,10 @@ class Watched:
 
 def _make_room() -> None:
     """An empty data folder, unless a stack is running on it."""
+    from stack.files import make_private
     from stack.lock import locked
 
-    DATA_DIR.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(DATA_DIR)
     with locked(DATA_DIR):
         for found in DATA_DIR.iterdir():
             shutil.rmtree(found) if found.is_dir() else found.unlink()

@@ -9,9 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.folders import named_path
 from cli.output import note, print_json, print_lines, progress
 
-DataDir = Annotated[Path, typer.Option(help="Folder that keeps all data of the stack.")]
+DataDir = Annotated[
+    Path, typer.Option(metavar="FOLDER", parser=named_path, help="Folder that keeps all data of the stack.")
+]
 HIGHEST_PORT = 65_535
 
 
@@ -33,7 +36,12 @@ def dev(
         int, typer.Option(min=0, max=HIGHEST_PORT, help="Port of PostgreSQL; 0 is any free one.")
     ] = 5433,
     app_dir: Annotated[
-        Path | None, typer.Option(help="Folder with Python tools, hooks and sources, appended to the import path.")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            parser=named_path,
+            help="Folder with Python tools, hooks and sources, appended to the import path.",
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON when everything answers.")] = False,
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.folders import named_path
 from cli.output import CommandError, ExitCode, print_json, print_table, progress
 
 
@@ -17,9 +18,12 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(
-    data_dir: Annotated[Path, typer.Option(help="Data folder of the stack, if the environment names none.")] = Path(
-        ".agentloom"
-    ),
+    data_dir: Annotated[
+        Path,
+        typer.Option(
+            metavar="FOLDER", parser=named_path, help="Data folder of the stack, if the environment names none."
+        ),
+    ] = Path(".agentloom"),
     model_url: Annotated[
         str | None, typer.Option(help="Address of a model API to look at besides those of the published agents.")
     ] = None,

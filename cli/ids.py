@@ -38,28 +38,29 @@ def id_of(kind: str) -> Callable[[str | None], str | None]:
         try:
             return str(UUID(given))
         except ValueError:
-            raise _none(kind, given, f"the id of a {kind} is a UUID, 36 characters long.") from None
+            raise _none(kind, given, f"the id of {_a(kind)} is a UUID, 36 characters long.") from None
 
     return checked
 
 
-def known_name(kind: str) -> Callable[[str], str]:
+def known_name(kind: str) -> Callable[[str | None], str | None]:
     """What a command checks the name of something that is there with. Raises CommandError, as `id_of`."""
 
-    def checked(given: str) -> str:
-        if not NAME.fullmatch(given):
+    def checked(given: str | None) -> str | None:
+        if given is not None and not NAME.fullmatch(given):
             raise _none(kind, given, f"{NAMES}.")
         return given
 
     return checked
 
 
-def name_of(kind: str) -> Callable[[str], str]:
+def name_of(kind: str) -> Callable[[str | None], str | None]:
     """What a command checks a name with that it is about to give. Raises CommandError for what can be none."""
 
-    def checked(given: str) -> str:
-        if not NAME.fullmatch(given):
-            raise CommandError(f"{given[:SHOWN_CHARS]!r} can't be the name of a {kind}.", why=f"{NAMES.capitalize()}.")
+    def checked(given: str | None) -> str | None:
+        if given is not None and not NAME.fullmatch(given):
+            told = f"{given[:SHOWN_CHARS]!r}" if given else "An empty text"
+            raise CommandError(f"{told} can't be the name of {_a(kind)}.", why=f"{NAMES.capitalize()}.")
         return given
 
     return checked
@@ -67,8 +68,12 @@ def name_of(kind: str) -> Callable[[str], str]:
 
 def _none(kind: str, given: str, why: str) -> CommandError:
     return CommandError(
-        f"There is no {kind} {given[:SHOWN_CHARS]}.",
+        f"There is no {kind} {given[:SHOWN_CHARS]}." if given else f"An empty text names no {kind}.",
         why=f"NOT_FOUND: {why}",
         mend=WHERE_TO_LOOK[kind],
         exit_code=ExitCode.REFUSED,
     )
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind[0] in 'aeio' else 'a'} {kind}"

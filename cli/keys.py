@@ -36,7 +36,12 @@ def register(app: typer.Typer) -> None:
 
 def create(
     user: Annotated[
-        str | None, typer.Option(help="Name of the user, made as a member if new; default yourself.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Name of the user, made as a member if new; default yourself.",
+            callback=name_of("user"),
+        ),
     ] = None,
     json: AsJson = False,
 ) -> int:

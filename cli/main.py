@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from cli.asked import STACK
+from cli.folders import named_path
 from cli.output import CommandError, ExitCode, print_error, print_lines
 from context.errors import AgentLoomError, ConfigurationInvalidError, RefusedError, UnavailableError
 
@@ -145,6 +146,7 @@ def _root(
         Path | None,
         typer.Option(
             metavar="FOLDER",
+            parser=named_path,
             help="Ask the stack on this data folder, whatever else the environment or the folder names.",
         ),
     ] = None,

@@ -1,6 +1,7 @@
 """`agentloom publish FILE`: reads a definition in YAML, TOML or JSON and publishes it as the agent's next release."""
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
@@ -8,6 +9,7 @@ from urllib.parse import quote
 import typer
 
 from cli.definitions import FORMATS, read_definition
+from cli.folders import named_path
 from cli.output import note, print_json, print_lines
 
 if TYPE_CHECKING:
@@ -22,7 +24,9 @@ def register(app: typer.Typer) -> None:
 
 
 def publish(
-    file: Annotated[Path, typer.Argument(help=f"The agent's definition: {FORMATS}.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", parser=named_path, help=f"The agent's definition: {FORMATS}.")
+    ],
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> int:
     """Publish a definition as its agent's next release.
@@ -39,8 +43,7 @@ def publish(
         try:
             published: dict[str, Any] = await api.post("/agents", {"definition": definition})
         except ApiRefusedError as refused:
-            if reasons := refused.problem.get("errors"):
-                refused.why = "; ".join(f"{place_in_file(definition, one['field'])} {one['reason']}" for one in reasons)
+            refused.tell_places(partial(place_in_file, definition))
             raise
         return published, _edited(before, await _code_of_newest(api, definition))
 

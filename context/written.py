@@ -70,7 +70,8 @@ def one_of(branches: Mapping[type, str], *, sentence: str) -> Discriminator:
 
 
 Exact = Annotated[Decimal, Field(max_digits=30, decimal_places=18), BeforeValidator(_exact)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
+Name = Annotated[str, Field(pattern=NAME)]
 Ratio = Annotated[Exact, Field(gt=0, le=1)]
 Money = Annotated[Exact, Field(ge=0, le=1_000_000_000)]
 Tokens = Annotated[int, Field(gt=0, le=100_000_000)]

@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from stack.files import make_private
+
 SHIM = Path(__file__).with_name("shim.py")
 LOG_LIMIT = 16 * 1024 * 1024
 """A log larger than this, in bytes, is set aside at the next start of its child."""
@@ -56,9 +58,9 @@ def shim_command(command: tuple[str, ...], *, identity: Identity, death_signal: 
 
 def spawn(spec: ChildSpec) -> subprocess.Popen[bytes]:
     """Start the child; returns at once."""
-    spec.log_file.parent.mkdir(parents=True, exist_ok=True)
+    make_private(spec.log_file.parent)
     _set_aside(spec.log_file)
-    with spec.log_file.open("ab") as log:
+    with open(spec.log_file, "ab", opener=_private) as log:
         return subprocess.Popen(
             shim_command(spec.command, identity=spec.identity, death_signal=spec.death_signal),
             env=dict(spec.environment),
@@ -124,6 +126,10 @@ async def _end_signalled(pid: int) -> None:
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _set_aside(log_file: Path) -> None:

@@ -32,7 +32,7 @@ from settings import (
 from stack import postgres, temporal
 from stack.children import ChildSpec
 from stack.errors import StackError, UnusableServerError, WrongOptionError
-from stack.files import write_json
+from stack.files import make_private, write_json
 from stack.fitting import check_keys_of
 from stack.lock import locked
 from stack.ports import LOOPBACK, accepts_connections, wanted_port
@@ -249,7 +249,7 @@ def _make_folder(data_dir: Path) -> None:
     """Raises WrongOptionError if there can be no folder that we may write in."""
     mend = "agentloom dev --data-dir OTHER"
     try:
-        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(data_dir)
     except OSError as error:
         raise WrongOptionError(
             f"{data_dir} can't be the data folder.", why=error.strerror or "It can't be made.", mend=mend

@@ -1,10 +1,23 @@
 """Small files in the data folder: private (0600), and replaced as a whole, so that a reader never sees half of one."""
 
+import errno
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for its owner only. One that is there stays as it is.
+
+    Raises OSError, also if something else is there.
+    """
+    for one in (*reversed(folder.parents), folder):
+        if not one.exists():
+            one.mkdir(mode=0o700, exist_ok=True)
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
 
 
 def write_private(path: Path, text: str) -> None:

@@ -11,12 +11,13 @@ from api.paging import Cursor, Limit
 from api.publishing import check_may_publish, resolve
 from api.schemas import AgentEntry, AgentList, PublishAgent, PublishedRelease, ReleaseEntry, ReleaseList
 from api.wiring import Wired
+from context.written import NAME
 from storage import reads
 from storage.commits import publish_release as publishing
 
 routes = router("agents")
 
-AgentName = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+AgentName = Annotated[str, Path(pattern=NAME)]
 FewReleases = Annotated[int, Query(ge=1, le=20, description="Items per page; a definition can have some megabytes.")]
 
 

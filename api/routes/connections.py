@@ -8,13 +8,14 @@ from api.admin_schemas import ConnectionEntry, ConnectionList, ConnectionSetting
 from api.auth import Admin, Caller
 from api.openapi import refusals, router
 from api.wiring import Wired
+from context.written import NAME
 from storage import reads
 from storage.commits import delete_connection as deleting
 from storage.commits import put_connection as putting
 
 routes = router("connections")
 
-ConnectionName = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+ConnectionName = Annotated[str, Path(pattern=NAME)]
 
 
 @routes.post("/connections", status_code=201, responses=refusals(403, body=True))

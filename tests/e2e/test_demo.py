@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import stat
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,6 +53,12 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     answer = run_agentloom("demo", folder=folder, environment=OF_OTHERS)
     assert answer.returncode == 0, answer.stderr
     return Shown(str(answer.stderr), str(answer.stdout), folder)
+
+
+def test_the_data_folder_is_for_its_owner_alone(shown: Shown) -> None:
+    """SPEC 17: it is that of an `agentloom dev` in the same folder too, which keeps its secrets there."""
+    for folder in (".agentloom", ".agentloom/demo", ".agentloom/demo/logs"):
+        assert stat.S_IMODE((shown.folder / folder).stat().st_mode) == 0o700
 
 
 def pasted(command: str, folder: Path) -> "subprocess.CompletedProcess[str]":

@@ -74,6 +74,9 @@ def test_the_files_of_the_data_folder_say_the_same_and_are_private(shared_stack:
     assert described["api_key"] == shared_stack.description["api_key"]
     for name in ("dev.json", "pids.json", "secrets.json"):
         assert stat.S_IMODE((shared_stack.data_dir / name).stat().st_mode) == 0o600
+    logs = shared_stack.data_dir / "logs"
+    assert [stat.S_IMODE(one.stat().st_mode) for one in (shared_stack.data_dir, logs)] == [0o700, 0o700]
+    assert {stat.S_IMODE(one.stat().st_mode) for one in logs.iterdir()} == {0o600}
 
 
 @pytest.mark.parametrize("victims", [*((name,) for name in NAMES), NAMES], ids="+".join)

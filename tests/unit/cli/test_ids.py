@@ -16,7 +16,8 @@ def test_what_can_be_no_id_never_becomes_part_of_an_address(given: str, kind: st
         id_of(kind)(given)
     assert (refused.value.exit_code, refused.value.mend) == (ExitCode.REFUSED, WHERE_TO_LOOK[kind])
     assert len(refused.value.message) < 120
-    assert f"the id of a {kind} is a UUID" in refused.value.why
+    article = "an" if kind[0] in "aeio" else "a"
+    assert f"the id of {article} {kind} is a UUID" in refused.value.why
 
 
 def test_an_id_is_given_on_in_its_plain_form() -> None:

@@ -1,5 +1,6 @@
 """What the system refuses is said like any other mistake (SPEC 17)."""
 
+import shlex
 import signal
 import subprocess
 import sys
@@ -37,6 +38,46 @@ def test_a_place_that_cannot_be_used_is_named_in_three_lines(
     assert len(said) == 3
     assert ".agentloom" in said[0]
     assert "Not a directory" in said[1]
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "said"),
+    [
+        ("keys create --user ''", 2, "An empty text can't be the name of a user."),
+        ("keys create --user 'ann lee'", 2, "'ann lee' can't be the name of a user."),
+        ("ask --agent '' q", 4, "agentloom agents list"),
+        ("ask --agent a --file ''", 2, "Invalid value for '--file'"),
+        ("stop ''", 4, "An empty text names no run."),
+        ("withdraw x", 4, "the id of an input is a UUID"),
+        ("dev --data-dir ''", 2, "'--data-dir': it is empty"),
+        ("dev --data-dir note.txt", 2, "Not a directory"),
+        ("dev --app-dir ''", 2, "'--app-dir': it is empty"),
+        ("doctor --data-dir ''", 2, "'--data-dir': it is empty"),
+        ("--stack '' sessions list", 2, "'--stack': it is empty"),
+        ("--stack note.txt sessions list", 3, "That is a file; --stack names a data folder."),
+        ("--stack gone sessions list", 3, "There is no such folder."),
+        ("publish ''", 2, "it is empty"),
+        ("publish gone", 2, "gone can't be read."),
+        ("publish .", 2, "Is a directory"),
+        ("publish note.txt", 2, "The name must end in .yaml"),
+    ],
+)
+def test_what_was_typed_is_named_as_it_was_typed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    typed: str,
+    code: int,
+    said: str,
+) -> None:
+    """17: before anything is asked or made."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "note.txt").touch()
+    assert run(shlex.split(typed)) == code
+    told = capsys.readouterr().err
+    assert said in told
+    assert len(told.splitlines()) <= 3
+    assert [one.name for one in tmp_path.iterdir()] == ["note.txt"]
 
 
 def test_an_interrupt_while_the_command_loads_shows_no_traceback() -> None:
