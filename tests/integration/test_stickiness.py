@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from temporalio import activity
@@ -23,7 +24,7 @@ async def test_a_workflow_that_is_gone_keeps_no_repeat_from_going_on(
 ) -> None:
     """SPEC R1: Temporal's refusal is told; a first try asks for nothing."""
     environment = ActivityEnvironment(client=await Client.connect(temporal_address))
-    gone = {"workflow_id": "run/gone", "workflow_run_id": "8a2c8a5c-7c5e-4d32-9e0e-7d1f3f6f1b0a"}
+    gone: dict[str, Any] = {"workflow_id": "run/gone", "workflow_run_id": "8a2c8a5c-7c5e-4d32-9e0e-7d1f3f6f1b0a"}
     environment.info = replace(environment.info, attempt=attempt, workflow_namespace="default", **gone)
     with caplog.at_level(logging.WARNING, logger="activities.stickiness"):
         assert await environment.run(taken_over) == "went on"
