@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from api import serving
 from api.errors import PROBLEM_MEDIA_TYPE
 from storage.store import Store
 from tests.api.conftest import DEFINITION, Person, asked, opened
@@ -158,6 +159,41 @@ async def test_what_is_no_http_is_answered_with_a_problem(address: str, subtests
             assert problem["type"].startswith("urn:agentloom:problem:")
             assert b"connection: close" in answer.lower()
             assert answer.split(b"\r\n")[0].decode() == f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"
+
+
+HALF_A_HEAD = b"GET /healthz HTTP/1.1\r\nHost: here\r\nX: " + MARKED
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("before", [b"", b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"], ids=["first", "a later one"])
+async def test_a_head_that_does_not_come_to_its_end_is_not_waited_for(
+    address: str, monkeypatch: pytest.MonkeyPatch, before: bytes
+) -> None:
+    """Y5: else whoever sends a byte now and then keeps as many connections as they like."""
+    monkeypatch.setattr(serving, "HEAD_S", 0.2)
+    answer = await answered(address, before + HALF_A_HEAD)
+    assert answer.count(b"HTTP/1.1 200 OK") == (1 if before else 0)
+    late = answer[answer.index(b"HTTP/1.1 408 Request Timeout") :]
+    check(late, {408})
+    assert json.loads(late.partition(b"\r\n\r\n")[2])["code"] == "INPUT_INVALID"
+
+
+@pytest.mark.usefixtures("quiet")
+async def test_a_head_in_pieces_is_whole_as_soon_as_its_last_one_is_there(
+    ann: Person, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Y5: the time for a head ends with it; the answer may take as long as it likes."""
+    monkeypatch.setattr(serving, "HEAD_S", 1)
+    run = (await asked(ann, await opened(ann)))["run_id"]
+    where = urlsplit(address)
+    reader, writer = await asyncio.open_connection(where.hostname, where.port)
+    whole = request(f"GET /api/v1/runs/{run}?wait_s=1.5", key=ann.key)
+    for piece in (whole[:20], whole[20:]):
+        writer.write(piece)
+        await writer.drain()
+        await asyncio.sleep(0.01)
+    check(await asyncio.wait_for(reader.read(), timeout=20), {200})
+    writer.close()
 
 
 @pytest.mark.usefixtures("quiet")
