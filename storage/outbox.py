@@ -35,12 +35,12 @@ CLAIMS = 32  # rows one sweep takes
 LEASE = "clock_timestamp() + make_interval(secs => least(0.5 * 2 ^ least(tries + 1, 10), 5))"
 
 # What the Run has left behind is not sent: a start once it runs, what is of an older execution, anything after its end.
-# (A late start of an ended Run would open an execution that has nothing to do.) Only a Run that was stopped before it
-# was opened may have an execution all the same, which is cancelled like any other (decision 0112).
+# (A late start of an ended Run would open an execution that has nothing to do.) Only what was stopped before anybody
+# began it may have an execution all the same, which is cancelled like any other (decision 0112).
 WANTED = """
     CASE WHEN kind IN ('compact', 'cancel_compaction') THEN EXISTS (
         SELECT 1 FROM compaction_episodes e WHERE e.episode_id = (body ->> 'episode_id')::uuid
-          AND (e.status = 'queued' OR (kind = 'cancel_compaction' AND e.status = 'running')))
+          AND (e.status = 'queued' OR (kind = 'cancel_compaction' AND e.status IN ('running', 'cancelled'))))
     ELSE EXISTS (SELECT 1 FROM runs r WHERE r.run_id = outbox.run_id AND CASE kind
         WHEN 'start' THEN r.status = 'queued' AND r.execution_no = (body ->> 'execution_no')::integer
         WHEN 'cancel' THEN r.execution_no = (body ->> 'execution_no')::integer

@@ -48,12 +48,16 @@ async def fail_episode(store: Store, request: FailEpisode) -> bool:
         row = await fetch_one(connection, LOCK, episode_id=request.episode_id)
         if row is None:
             raise SupersededError
-        episode = LockedEpisode(**row)
-        if not episode.runs and episode.status != "queued":
-            return False
-        await end_call(connection, episode.run_id, block_operation_id(request.episode_id, episode.cursor))
-        await _writes(request, episode, await _waiting(connection, episode)).send(connection)
-        return True
+        return await end_episode(connection, LockedEpisode(**row), request)
+
+
+async def end_episode(connection: AsyncConnection, episode: LockedEpisode, request: FailEpisode) -> bool:
+    """The same within another commit, which has locked the episode."""
+    if not episode.runs and episode.status != "queued":
+        return False
+    await end_call(connection, episode.run_id, block_operation_id(request.episode_id, episode.cursor))
+    await _writes(request, episode, await _waiting(connection, episode)).send(connection)
+    return True
 
 
 async def end_call(connection: AsyncConnection, run_id: UUID, under_way: UUID) -> None:

@@ -414,6 +414,25 @@ async def test_a_stop_before_it_began_ends_it_without_a_call(servers: Servers, b
             assert (await compact(world, session))["outcome"] == "activated"
 
 
+async def test_without_a_worker_a_stop_frees_the_session_at_once(servers: Servers) -> None:
+    """SPEC S8, K12: another one can be asked for; whichever worker comes closes the first workflow as Canceled."""
+    async with ModelServer([Says()] * 9, strict="plain") as model, running_world(servers, model) as world:
+        async with world.worker():
+            session = await asked(world, 3)
+        accepted = await world.post(f"/sessions/{session}/compact", None, status=202)
+        await started(world, accepted["episode_id"])
+        stopped = await world.post(f"/compactions/{accepted['episode_id']}/stop", None, status=202)
+        assert (stopped["status"], stopped["failure"]["reason"]) == ("cancelled", "cancelled")
+        second = await world.post(f"/sessions/{session}/compact", None, status=202)
+        assert second["episode_id"] != accepted["episode_id"]
+        async with world.worker():
+            assert (await ended(world, second["episode_id"]))["outcome"] == "activated"
+            with pytest.raises(WorkflowFailureError) as closed:
+                await world.temporal.get_workflow_handle(stopped["workflow_id"]).result()
+            assert isinstance(closed.value.cause, CancelledError)
+        assert (await world.get(f"/sessions/{session}/verify"))["breaks"] == []
+
+
 async def test_a_time_limit_ends_it(world: RunWorld, says: Says) -> None:
     """SPEC K1, K12: the release's deadline_s goes for a compaction too."""
     session = await asked(world, 3, limits={"deadline_s": 1.5})
