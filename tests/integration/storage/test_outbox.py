@@ -270,18 +270,33 @@ async def test_the_compaction_of_an_idle_session_starts_as_it_was_meant(store: S
     assert meant.workflow_id == f"compaction/{asked.episode_id}"
 
 
-async def test_a_stopped_compaction_is_cancelled_once_it_has_started(store: Store, world: World) -> None:
-    """W7, S8, K12: a cancellation that overtakes the start waits for it."""
+async def test_a_stopped_compaction_is_cancelled_and_cancelled_again_if_asked_again(store: Store, world: World) -> None:
+    """W7, S8, K12: of one that a worker has begun."""
+    await play(store, world)
+    asked = await compact_session(store, CompactSession(world.session_id, world.owner_id))
+    assert asked.episode_id is not None
+    await execute(store, "UPDATE compaction_episodes SET status = 'running'")
+    post = Post()
+    for _ in range(2):
+        outbox_id = await stop_compaction(store, StopCompaction(asked.episode_id, world.owner_id))
+        assert outbox_id is not None
+        assert await dispatch(store, post, outbox_id) == "sent"
+    assert [type(intent) for intent in post.carried] == [CancelCompaction] * 2
+
+
+async def test_a_compaction_that_was_stopped_before_it_began_is_not_started_any_more(
+    store: Store, world: World
+) -> None:
+    """W7, S8, K12: a workflow that was started all the same is cancelled, and looked for no longer than that."""
     await play(store, world)
     asked = await compact_session(store, CompactSession(world.session_id, world.owner_id))
     assert asked.episode_id is not None
     assert asked.outbox_id is not None
     outbox_id = await stop_compaction(store, StopCompaction(asked.episode_id, world.owner_id))
     assert outbox_id is not None
-    assert await dispatch(store, Post(answers=["gone"]), outbox_id) == "later"
-    assert await dispatch(store, Post(), asked.outbox_id) == "sent"
-    post = Post()
-    assert await dispatch(store, post, outbox_id) == "sent"
-    await stop_compaction(store, StopCompaction(asked.episode_id, world.owner_id))
+    post = Post(answers=["gone", "gone"])
+    assert await dispatch(store, post, outbox_id) == "later"
+    assert await dispatch(store, post, asked.outbox_id) == "sent"
     assert await dispatch(store, post, outbox_id) == "sent"
     assert [type(intent) for intent in post.carried] == [CancelCompaction] * 2
+    assert await stop_compaction(store, StopCompaction(asked.episode_id, world.owner_id)) is None
