@@ -121,9 +121,10 @@ class VerifiedBreak(Answer):
     `content`: what is stored is gone or not what its hash says. `chain`: a record is not what the hash chain says, or
     is missing. `order`: the session's own numbering has a gap. `record`: a record does not fit its message or what it
     came from. `revision`: a revision is missing. `input`: an input is missing, shown in other words, or not delivered
-    as it says. `coverage`: a summary does not cover what it says. `view`: a list has lost items or shows another thing
-    than it names. `doubled`: a request shows a piece twice. `request`: what was sent can't be rebuilt. `run`: a run's
-    number, end or answer is not what its events say. `operation`: a call is not what batch, event or record say.
+    as it says. `coverage`: a summary does not cover what it says, or a compaction did not come to what is said of it.
+    `view`: a list has lost items or shows another thing than it names. `doubled`: a request shows a piece twice.
+    `request`: what was sent can't be rebuilt. `run`: a run's number, end or answer is not what its events say.
+    `operation`: a call is not what batch, event or record say.
     """
 
     kind: BreakKind

@@ -44,9 +44,15 @@ def write_episode(writes: WriteSet, events: EventLog, place: EpisodePlace, openi
     opened = episode_id(place.operation_id)
     writes.sql(INSERT, tag="episode", episode_id=opened, prompt_version=PROMPT_VERSION)
     writes.bind(**_frozen(place), **_decided(opening))
-    target, causes = opening.target.summary, list(opening.causes)
-    numbers = {"estimated": place.estimated, "material": opening.parts.material, "target": target}
-    events.add("compaction_started", episode_id=opened, source=opening.source, causes=causes, **numbers)
+    tell_opened(events, opened, opening, place.estimated)
+
+
+def tell_opened(events: EventLog, episode_id: UUID, opening: Opening, estimated: int) -> None:
+    """The event of an episode: why, of what size, and the figures of SPEC K2, where T is called `target`."""
+    what = {"episode_id": episode_id, "source": opening.source, "causes": list(opening.causes)}
+    figures = asdict(opening.target)
+    numbers = {"estimated": estimated, "material": opening.parts.material, "target": figures.pop("summary")}
+    events.add("compaction_started", **what, **numbers, **figures)
 
 
 def _frozen(place: EpisodePlace) -> dict[str, Any]:

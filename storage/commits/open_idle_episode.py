@@ -25,10 +25,11 @@ from storage.event_log import EventLog
 from storage.first_view import build_first_view
 from storage.heads import Heads, lock_context
 from storage.measuring import Measuring
+from storage.opening import tell_opened
 from storage.store import Store
 from storage.tables import request_views
 from storage.view_lists import write_items
-from storage.weighing import POLICY
+from storage.weighing import POLICY, Opening
 from storage.writes import WriteSet
 
 WAITING = text("""
@@ -111,8 +112,7 @@ class _Opening:
         }
         what: dict[str, Any] = {"covered": list(parts.covered), "folds": parts.folds, "material": parts.material}
         self._writes.sql(OPEN, **frozen, **what, target=json.dumps(asdict(decided.target)))
-        numbers = {"estimated": estimated, "material": parts.material, "target": decided.target.summary}
-        self._events.add("compaction_started", episode_id=episode_id, source="manual", causes=["manual"], **numbers)
+        tell_opened(self._events, episode_id, Opening(("manual",), "manual", parts, decided.target, None), estimated)
 
     def _end(self, decided: NothingToCompact | Refused, estimated: int) -> None:
         """SPEC K3: nothing to do, or nothing that could help."""

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from storage.database import fetch_all
 from storage.reads.breaks import Break, BreakKind
 from storage.reads.verifying_calls import BATCHES, ITEMS, LISTS, MODEL_CALLS, TOOL_CALLS, UNLISTED
+from storage.reads.verifying_progress import BASELINES, CONTEXTS
 
 # A record is taken for what it came from: an input, the answer of a model call, the result of a tool call.
 RECORDS = text("""
@@ -143,7 +144,8 @@ SUMMARIES = text("""
     ORDER BY s.made_no
 """)
 
-# What an episode tells in numbers is what it was opened and ended with. One that a Run's end closed has no event of it.
+# What an episode tells in numbers is what it was opened and ended with. One that a Run's end closed has no event of it,
+# and those of earlier versions said only T of the figures of SPEC K2.
 EPISODES = text("""
     SELECT 'episode/' || e.episode_id AS subject, CAST(NULL AS bigint) AS place
     FROM compaction_episodes e
@@ -159,7 +161,8 @@ EPISODES = text("""
       AND CASE WHEN b.run_id IS NULL THEN e.view_id IS NULL AND e.cursor = 0 ELSE
         b.body ->> 'source' = e.source AND b.body -> 'causes' = to_jsonb(e.causes)
         AND (b.body ->> 'estimated', b.body ->> 'material', b.body ->> 'target')
-          = (CAST(e.estimated AS text), CAST(e.material AS text), e.target ->> 'summary') END
+          = (CAST(e.estimated AS text), CAST(e.material AS text), e.target ->> 'summary')
+        AND (NOT b.body ? 'fixed' OR b.body @> e.target - 'summary') END
       AND CASE e.status
         WHEN 'succeeded' THEN f.body ->> 'outcome' = e.outcome AND (e.outcome = 'nothing_to_compact' OR (
           f.body ->> 'tokens_after', f.body ->> 'calls', f.body -> 'reaches_target', f.body -> 'under_trigger',
@@ -181,12 +184,14 @@ STATEMENTS: tuple[tuple[BreakKind, TextClause], ...] = (
     ("chain", ENDS),
     ("coverage", SUMMARIES),
     ("coverage", EPISODES),
+    ("coverage", BASELINES),
     ("operation", TOOL_CALLS),
     ("operation", BATCHES),
     ("operation", MODEL_CALLS),
     ("view", ITEMS),
     ("view", UNLISTED),
     ("view", LISTS),
+    ("view", CONTEXTS),
 )
 
 

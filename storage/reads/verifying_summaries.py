@@ -4,6 +4,7 @@ What a summary stands for is derived again from the list that its episode froze,
 published; the rest of its row from the episode, the summary folded into it, and the changes that came later.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, fields, replace
@@ -16,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from context.covered_results import CoveredResult, CoveredResults
 from context.errors import UnknownContentError
 from context.ids import block_operation_id, snapshot_id
-from context.material import Material
+from context.material import Material, piece_of
 from context.messages import message_from_bytes
 from context.snapshots import Covered, SummaryChains, Version
 from context.summaries import listed_results, summary_message
@@ -94,6 +95,11 @@ PIECES = text(f"""
            OR s.outdated_at IS NULL AND w.digest IS DISTINCT FROM p.digest)
     ORDER BY p.snapshot_id, p.ordinal
 """)
+# What a call of an episode was to summarise goes by its plan.
+PLANS = text("""
+    SELECT episode_id, plan_id, blocks, view_id, view_length, covered FROM compaction_episodes
+    WHERE session_id = :session_id AND (blocks IS NOT NULL OR plan_id IS NOT NULL) ORDER BY made_no
+""")
 # Finished episodes without their snapshot (one that found nothing to compact has none), and summaries in a request that
 # are no snapshot's, or not in its words.
 LOST = text("""
@@ -139,6 +145,7 @@ class Summaries:
         """
         found = [one async for one in self._coverage_breaks()]
         found += [(f"snapshot/{one}", None) async for one in self._misworded(broken)]
+        found += [(f"episode/{one}", None) async for one in self._misplanned(broken)]
         found += [(f"snapshot/{row['snapshot_id']}", None) for row in await self._rows(MISTOLD)]
         found += [(f"snapshot/{row['snapshot_id']}", row["ordinal"]) for row in await self._rows(PIECES)]
         found += [(f"episode/{row['episode_id']}", None) for row in await self._rows(LOST)]
@@ -171,6 +178,18 @@ class Summaries:
             covered = (added.get(one, ()) for one in chains.behind(_name(row["snapshot_id"])))
             if answered != row["text_id"] or (is_readable and not await self._words_agree(row, covered)):
                 yield row["snapshot_id"]
+
+    async def _misplanned(self, broken: Set[bytes]) -> AsyncIterator[UUID]:
+        """The episodes whose plan has not as many blocks as they say, or is of another list."""
+        for row in await self._rows(PLANS):
+            if row["plan_id"] is None:
+                yield row["episode_id"]
+            elif row["plan_id"] not in broken:
+                plan = await self._store.payloads.read_one(self._connection, row["plan_id"])
+                items = await listed(self._connection, row["view_id"], row["view_length"])
+                places = {piece_of(items[at]): at for at in row["covered"] if at < len(items)}
+                if _planned(plan) != (row["blocks"], places):
+                    yield row["episode_id"]
 
     async def _words_agree(self, row: Mapping[str, Any], covered: Iterable[Sequence[CoveredResult]]) -> bool:
         """Whether the message shows the text, and beside it an end of the list of results that it covers.
@@ -223,6 +242,15 @@ def _lists(snapshot: UUID, covered: Iterable[Sequence[CoveredResult]], shown: Co
             break
     newest = CoveredResults(results).newest(len(shown.results), snapshot)
     return shown.lines in (newest.lines, replace(newest, older=snapshot).lines)
+
+
+def _planned(plan: bytes) -> tuple[int, dict[str, int]] | None:
+    """How many blocks a plan has, and where the pieces are that they are made from; None if it is no plan."""
+    try:
+        found = json.loads(plan)
+        return len(found["blocks"]), found["positions"]
+    except (ValueError, LookupError, TypeError):  # another content
+        return None
 
 
 def _told(sources: CoveredSources) -> tuple[UUID | None, int, list[Any], dict[str, int], list[int]]:

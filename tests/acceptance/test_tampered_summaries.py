@@ -64,7 +64,23 @@ EPISODE = {
     "reaches_target": "NOT reaches_target",
     "under_trigger": "NOT under_trigger",
 }
-KEPT = ("snapshots", "snapshot_pieces", "compaction_episodes")
+ALSO_OF_EPISODES = (
+    "target = jsonb_set(target, '{fixed}', '1')",
+    "target = jsonb_set(target, '{room}', '1')",
+    "plan_id = summary_id",
+    "plan_id = (SELECT o.plan_id FROM compaction_episodes o WHERE o.plan_id <> x.plan_id LIMIT 1)",
+    "plan_id = NULL",
+)
+"""Further ways to change an episode."""
+REACHED = (
+    *(f"sessions SET {column} = {column} {by}" for column in ("base_run_no", "base_seq") for by in ("- 1", "+ 1")),
+    "role_contexts SET active_snapshot_id = NULL WHERE active_snapshot_id IS NOT NULL",
+    "role_contexts SET active_snapshot_id = '$snapshot' WHERE active_snapshot_id IS NULL",
+    "role_contexts SET material_mark = material_mark - 1 WHERE active_snapshot_id IS NOT NULL",
+    "role_contexts SET material_mark = 1 WHERE active_snapshot_id IS NULL",
+)
+"""How far compaction has come, changed: from where triggers count, what is shown, what counts as new."""
+KEPT = ("snapshots", "snapshot_pieces", "compaction_episodes", "sessions", "role_contexts")
 
 
 def changes() -> Iterator[str]:
@@ -80,6 +96,8 @@ def changes() -> Iterator[str]:
     at = "(SELECT episode_id FROM snapshots WHERE snapshot_id = '$snapshot')"
     for column, value in EPISODE.items():
         yield f"UPDATE compaction_episodes SET {column} = {value} WHERE episode_id = {at}"
+    for change in ALSO_OF_EPISODES:
+        yield f"UPDATE compaction_episodes x SET {change} WHERE episode_id = {at}"
 
 
 @dataclass(frozen=True)
@@ -141,6 +159,15 @@ async def test_a_change_of_any_column_that_tells_what_a_summary_covers_is_named(
             async with scene.changed(sql):
                 assert "coverage" in await scene.breaks()
     assert await scene.breaks() == set()
+
+
+async def test_a_change_of_how_far_compaction_has_come_is_named(scene: Scene, subtests: pytest.Subtests) -> None:
+    """SPEC B2, K9, K14, M7: it decides when the next compaction begins, and is derived from what was published."""
+    assert await scene.breaks() == set()
+    for change in REACHED:
+        with subtests.test(change):
+            async with scene.changed(f"UPDATE {change}"):
+                assert await scene.breaks() & {"coverage", "view"}
 
 
 def test_no_column_of_a_summary_is_left_out() -> None:

@@ -31,6 +31,7 @@ MODULES = [
     "reads.verifying",
     "reads.verifying_calls",
     "reads.verifying_facts",
+    "reads.verifying_progress",
     "reads.verifying_summaries",
 ]
 STATEMENTS = {
