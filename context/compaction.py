@@ -197,7 +197,10 @@ class Target:
 
 @dataclass(frozen=True)
 class NothingToCompact:
-    """No material, and the request fits as it is: it is sent, with the note `no_compressible_material`."""
+    """No material, or no room for a summary of it, and the request fits as it is.
+
+    It is sent, with the note `no_compressible_material`.
+    """
 
 
 @dataclass(frozen=True)
@@ -242,14 +245,13 @@ def decide(
 ) -> NothingToCompact | Compact | Refused:
     """What becomes of a request of `estimated` tokens, of which `material` could be summarised (SPEC K3).
 
-    `fixed` is F: everything that stays, and the frame around the summary.
+    `fixed` is F: everything that stays, and the frame around the summary. Where that leaves no room for a summary, the
+    request stands or falls by its own size, in which there is no frame.
     """
-    if material <= 0:
-        fits = estimated <= terms.budget.input_limit
-        return NothingToCompact() if fits else Refused("CONTEXT_PROTECTED_INPUT_TOO_LARGE")
+    fits = estimated <= terms.budget.input_limit
     target = target_for(fixed, terms)
-    if target.space <= 0:
-        return Refused("CONTEXT_PROTECTED_INPUT_TOO_LARGE")
+    if material <= 0 or target.space <= 0:
+        return NothingToCompact() if fits else Refused("CONTEXT_PROTECTED_INPUT_TOO_LARGE")
     return Compact(target) if target.summary > 0 else Refused("CONFIGURATION_INVALID")
 
 

@@ -138,7 +138,8 @@ async def weigh(
     if request.asked == "overflow":
         return Weighed(refused=ModelContextLengthError.code)
     if isinstance(decided, Refused):
-        return Weighed(refused=decided.code, protected=parts.fixed)
+        protected = min(parts.fixed, estimated)  # nothing of a summary's frame is sent
+        return Weighed(refused=decided.code, protected=protected)
     return Weighed(note=NOTHING)
 
 

@@ -89,6 +89,37 @@ async def test_a_question_that_can_not_fit_is_told_by_its_own_size(world: RunWor
     assert (await world.items(f"/sessions/{session}/runs"))[-1]["error"] == run["error"]
 
 
+async def test_of_a_request_that_has_nothing_to_leave_out_all_is_protected(world: RunWorld) -> None:
+    """SPEC E, K3: its numbers do not contradict each other."""
+    await world.publish(**SMALL)
+    run = await world.ask("x" * 7_000)
+    numbers = run["error"]["numbers"]
+    assert numbers["protected_tokens"] == numbers["estimated_input_tokens"] > numbers["input_limit"]
+
+
+async def test_a_question_that_just_fits_beside_what_no_summary_could_shorten_is_sent(world: RunWorld) -> None:
+    """SPEC K3, K8, E: it stands or falls by I ≤ B, though the frame of a summary would not fit beside it."""
+    await world.publish(**SMALL)
+    world.model.add(*["y"] * 10)
+    limit, size = 6_744, 6_000
+    size += limit - (await asked_second(world, size))[1]["estimated_input_tokens"]
+    run, manifest = await asked_second(world, size)
+    assert (run["status"], manifest["estimated_input_tokens"]) == ("succeeded", limit)
+    assert manifest["notes"] == ["no_compressible_material"]
+    run, manifest = await asked_second(world, size + 1)
+    assert run["error"]["code"] == "CONTEXT_PROTECTED_INPUT_TOO_LARGE"
+    numbers = run["error"]["numbers"]
+    assert limit < numbers["protected_tokens"] <= numbers["estimated_input_tokens"] == limit + 1
+
+
+async def asked_second(world: RunWorld, size: int) -> tuple[Json, Json]:
+    """A question of so many characters after one of a few, in a session of their own: its Run and its manifest."""
+    session = await world.open_session()
+    assert (await world.ask("One?", session))["status"] == "succeeded"
+    run = await world.ask("x" * size, session)
+    return run, (await last_business(world, run))[1]
+
+
 async def test_a_carried_supplement_that_can_not_fit_is_told_with_what_to_do_about_it(world: RunWorld) -> None:
     """SPEC E, S6, S12: it would go along with every further question, and make each of them fail."""
     await world.publish(**SMALL)

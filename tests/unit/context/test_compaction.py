@@ -231,6 +231,13 @@ def test_nothing_to_compact_goes_on_if_it_fits_and_is_refused_if_not() -> None:
     assert decide(100_001, fixed=100_001, material=0, terms=terms_of()) == refused
 
 
+def test_without_room_for_a_summary_a_request_stands_or_falls_by_its_own_size() -> None:
+    """SPEC K3, K8: `fixed` has the frame of a summary in it, the request has not."""
+    assert decide(100_000, fixed=100_050, material=60, terms=terms_of()) == NothingToCompact()
+    refused = Refused("CONTEXT_PROTECTED_INPUT_TOO_LARGE")
+    assert decide(100_001, fixed=100_050, material=61, terms=terms_of()) == refused
+
+
 def test_a_summary_that_could_have_no_token_for_another_reason_is_a_configuration_error() -> None:
     """SPEC K3."""
     tiny = terms_of(limit=3, reserve=1)
