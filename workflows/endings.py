@@ -96,6 +96,11 @@ GOES_ALONG = (
     " (DELETE /api/v1/inputs/{input_id})."
 )
 
+STAYS = (
+    "What was asked stays in the session: a further question there has it summarised first, in as many calls as that"
+    " takes if context.max_compaction_calls sets no bound; a new session begins without it."
+)
+
 WAITS = (
     "A compaction that failed is tried again after a pause of 30 s, longer each time, or when there is more to"
     " summarise: resume the run then."
@@ -118,8 +123,8 @@ def refused(prepared: PreparedRequest) -> Ending:
             tokens = prepared.estimated if prepared.protected is None else prepared.protected
             size = f"{tokens} tokens of {prepared.input_limit}, while preparing."
             sentence = f"{error.sentence} {size} {WHERE_SET}"
-            if error is ProtectedInputTooLargeError and prepared.supplements:
-                sentence = f"{sentence} {GOES_ALONG}"
+            if error is ProtectedInputTooLargeError:
+                sentence = f"{sentence} {GOES_ALONG if prepared.supplements else STAYS}"
             if error is CompactionFailedError:
                 sentence = f"{sentence} {WAITS}"
             return Ending("failed", error.end_reason, error.code, sentence, numbers)

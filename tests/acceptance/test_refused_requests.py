@@ -89,6 +89,18 @@ async def test_a_question_that_can_not_fit_is_told_by_its_own_size(world: RunWor
     assert (await world.items(f"/sessions/{session}/runs"))[-1]["error"] == run["error"]
 
 
+async def test_a_question_that_can_not_fit_is_told_what_a_further_one_would_do_with_it(world: RunWorld) -> None:
+    """SPEC E, P1, K6: its text is history by then, which is summarised in as many calls as it takes."""
+    await world.publish(**SMALL)
+    session = await world.open_session()
+    world.model.add(*[scripted(["fine"], ["SUMMARY: it was long."])] * 20)
+    refused = await world.ask("x" * 20_000, session)
+    assert "max_compaction_calls" in refused["error"]["message"]
+    assert "a new session" in refused["error"]["message"]
+    assert (await world.ask("And now?", session))["answer"] == "fine"
+    assert sum(map(is_summary, world.model.requests)) > 3
+
+
 async def test_of_a_request_that_has_nothing_to_leave_out_all_is_protected(world: RunWorld) -> None:
     """SPEC E, K3: its numbers do not contradict each other."""
     await world.publish(**SMALL)
