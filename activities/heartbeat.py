@@ -6,6 +6,7 @@ another takes over within seconds if it is not.
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -14,6 +15,21 @@ from temporalio import activity
 BEAT_S = 0.5
 LATE_S = 1.5  # a process that begins what it was given that long ago stood still; 2 s without a sign give it to another
 WORD_S = 0.5  # Temporal's answer to a sign of life is there in milliseconds
+
+
+class Ages:
+    """How old tries are as they begin, by Temporal's clock and ours, of which either may be wrong or be set right."""
+
+    def __init__(self) -> None:
+        self._newest: deque[float] = deque(maxlen=200)
+
+    def lateness(self, age_s: float) -> float:
+        """By how much a try of this age begins later than the promptest of the last ones; in seconds."""
+        self._newest.append(age_s)
+        return age_s - min(self._newest)
+
+
+AGES = Ages()
 
 
 @asynccontextmanager
@@ -28,7 +44,7 @@ async def heartbeating() -> AsyncIterator[None]:
         return
     beats = asyncio.create_task(_beat())
     try:
-        if time.time() - activity.info().started_time.timestamp() > LATE_S:  # by two clocks: a wrong one costs the wait
+        if AGES.lateness(time.time() - activity.info().started_time.timestamp()) > LATE_S:
             activity.heartbeat()
             await asyncio.sleep(WORD_S)
         yield
