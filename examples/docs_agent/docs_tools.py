@@ -51,7 +51,7 @@ def search_files(words: str) -> list[dict[str, str | int]]:
 
     Returns:
         For each document found its path, and the line that holds most of the words with its number; at most 20,
-        those that speak of little else first.
+        first those with most of the words in one heading, then those that speak of little else.
     """
     wanted = words.lower().split()
     if not wanted:
@@ -61,15 +61,22 @@ def search_files(words: str) -> list[dict[str, str | int]]:
         text = path.read_text(encoding="utf-8", errors="replace")
         mentions = [text.lower().count(word) for word in wanted]
         if all(mentions):
-            hits.append((-sum(mentions) / len(text), _shown(path), text))
-    return [{"path": shown, **_best_line(text, wanted)} for _, shown, text in sorted(hits)[:MOST_HITS]]
+            headings = [line for line in text.splitlines() if line.startswith("#") and path.suffix == ".md"]
+            headed = max(_scores(headings, wanted), default=0)
+            hits.append((-headed, -sum(mentions) / len(text), _shown(path), text))
+    return [{"path": shown, **_best_line(text, wanted)} for _, _, shown, text in sorted(hits)[:MOST_HITS]]
 
 
 def _best_line(text: str, wanted: list[str]) -> dict[str, str | int]:
     lines = text.splitlines()
-    scores = [sum(word in line.lower() for word in wanted) for line in lines]
+    scores = _scores(lines, wanted)
     best = scores.index(max(scores))
     return {"line": best + 1, "text": lines[best].strip()[:300]}
+
+
+def _scores(lines: list[str], wanted: list[str]) -> list[int]:
+    """How many of the words each line holds."""
+    return [sum(word in line.lower() for word in wanted) for line in lines]
 
 
 def _documents(folder: Path) -> Iterator[Path]:

@@ -142,8 +142,8 @@ def _candidates(conversation: Conversation) -> list[str]:
     readers = {tool.name for tool in conversation.tools if "read" in tool.name.lower()}
     scores: dict[str, float] = {}
     for call in conversation.made:
-        for path in dict.fromkeys(_paths(call)) if call.name not in readers else ():
-            scores[path] = scores.get(path, 0) + _promise(path, call, words)
+        for place, path in enumerate(dict.fromkeys(_paths(call)) if call.name not in readers else (), 1):
+            scores[path] = scores.get(path, 0) + _promise(path, call, words, place)
     return [path for path in sorted(scores, key=lambda path: (-scores[path], path)) if scores[path] > 0]
 
 
@@ -158,9 +158,9 @@ def _paths(call: Made) -> list[str]:
     return [name for name in named if isinstance(name, str) and _PATH.fullmatch(name)] or _PATH.findall(call.result)
 
 
-def _promise(path: str, call: Made, words: Sequence[str]) -> float:
+def _promise(path: str, call: Made, words: Sequence[str], place: int) -> float:
     named = 3 * mentions(path.replace("/", " "), words)
-    found = 2 if "search" in call.name.lower() else 0
+    found = 2 + 4 / place if "search" in call.name.lower() else 0  # whoever searched tells the best first
     is_prose = path.endswith((".md", ".rst"))
     return named + found + (4 if is_prose else 0)
 

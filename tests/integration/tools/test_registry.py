@@ -193,6 +193,8 @@ async def test_the_demo_agents_tools_read_the_repository_and_nothing_else(
     assert "[project]" in (await answer(box, "read_file", path="pyproject.toml")).content
     hits = json.loads((await answer(box, "search_files", words="docs_agent list_files")).content)
     assert {"examples/docs_agent/agent.yaml"} <= {hit["path"] for hit in hits}
+    about = json.loads((await answer(box, "search_files", words="survive worker")).content)
+    assert about[0]["path"] == "docs/architecture.md"  # it has a heading about it, whoever else speaks of it densely
     for path in ("../../etc/passwd", "/etc/passwd", ".git/config", "examples/../..", "missing.md"):
         assert (await answer(box, "read_file", path=path)).status == "error"
 

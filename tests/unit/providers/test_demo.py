@@ -130,6 +130,16 @@ async def test_it_works_through_files_in_several_steps_and_quotes_them(
     assert "(docs/architecture.md)" in reply.content
 
 
+async def test_of_what_a_search_found_it_reads_the_first_first(http: httpx.AsyncClient, demo: DemoServer) -> None:
+    """SPEC 18: whoever searched knows best what the documents speak of; their names are in no order of worth."""
+    found = {
+        "search_files": lambda words: json.dumps([{"path": "docs/operations.md"}, {"path": "docs/architecture.md"}])
+    }
+    messages, _ = await run(http, demo, TOOLS, FUNCTIONS | found)
+    read = [call.arguments for message in messages for call in message.tool_calls if call.name == "read_file"]
+    assert "docs/operations.md" in read[0]
+
+
 async def test_it_says_in_every_text_that_it_is_no_language_model(http: httpx.AsyncClient, demo: DemoServer) -> None:
     """SPEC 18."""
     texts = []
