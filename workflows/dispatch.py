@@ -50,6 +50,10 @@ RELEASE = SearchAttributeKey.for_keyword(RELEASE_ATTRIBUTE)
 EXECUTION_MEMO = "execution_no"  # a number; continue-as-new keeps it, so the open execution can always be told apart
 
 RPC_TIMEOUT = timedelta(seconds=3)
+NOBODY_THERE = (
+    "No worker took this up in time: none works on the run right now, or Temporal is away (agentloom doctor says it)."
+    " Send the same request again."
+)
 
 # A client that connects lazily says RuntimeError when there is no server to connect to.
 UNREACHABLE = (RPCError, RuntimeError)
@@ -130,12 +134,14 @@ class TemporalSender:
     async def compact(self, run_id: UUID, *, once: UUID | None = None) -> Carried:
         """Ask the open execution of a Run for a compaction; `gone` if none is open. Raises UnavailableError.
 
-        What is asked for twice under the same id `once` is asked for once.
+        What is asked for twice under the same id `once` is asked for once. No update is kept for a worker to come.
         """
         handle = self._client.get_workflow_handle(run_workflow_id(run_id))
         try:
             await handle.execute_update(COMPACT_UPDATE, id=str(once) if once else None, rpc_timeout=RPC_TIMEOUT)
-        except (*UNREACHABLE, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
+        except WorkflowUpdateRPCTimeoutOrCancelledError:
+            raise UnavailableError(NOBODY_THERE) from None
+        except (*UNREACHABLE, WorkflowUpdateFailedError) as error:
             return _gone(error)
         return "sent"
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -14,6 +15,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from context.errors import UnavailableError
 from context.intents import CancelCompaction, CancelRun, SignalSupplement, StartCompaction, StartRun
+from workflows import dispatch
 from workflows.compaction import CompactionInput
 from workflows.dispatch import TemporalSender
 from workflows.lost_runs import TemporalWatch
@@ -122,6 +124,18 @@ async def test_a_supplement_reaches_the_open_execution_and_nothing_else(
     await sender.start(start)
     assert await sender.signal(told) == "sent"
     assert await client.get_workflow_handle(start.workflow_id).query(STATE_QUERY) == [f"2 {UUID(int=7)}"]
+
+
+async def test_a_run_that_no_worker_works_on_is_told_to_be_that(
+    client: Client, start: StartRun, task_queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SPEC K12, W2: an update needs a worker; Temporal itself can be reached."""
+    monkeypatch.setattr(dispatch, "RPC_TIMEOUT", timedelta(milliseconds=500))
+    nobodys = TemporalSender(client, task_queue=f"{task_queue}-nobody")
+    await nobodys.start(start)
+    with pytest.raises(UnavailableError, match="No worker"):
+        await nobodys.compact(start.run_id)
+    await client.get_workflow_handle(start.workflow_id).terminate()
 
 
 async def test_an_idle_sessions_compaction_is_started_once_and_can_be_cancelled(
