@@ -40,7 +40,7 @@ class ReplyAssembler:
         self.is_done = False
         """Whether the server said `[DONE]`; nothing of interest follows."""
         self.is_normalised = False
-        """Whether the built reply lost something to make it encode as UTF-8 (lone surrogates)."""
+        """Whether the reply that was built last lost something to make it encode as UTF-8 (lone surrogates)."""
 
     @property
     def has_output(self) -> bool:
@@ -85,10 +85,11 @@ class ReplyAssembler:
         )
 
     def fragment(self) -> ModelReply | None:
-        """What has come so far, for the record of a failed attempt; None if nothing has."""
+        """What has come so far, for the record of a failed attempt or while it comes; None if nothing has."""
         return self._build("other") if self.has_output else None
 
     def _build(self, finish: FinishReason) -> ModelReply:
+        self.is_normalised = False  # an earlier look may have met half of a pair
         return ModelReply(
             content=self._clean(self._text()) or None,
             reasoning_content=self._clean("".join(self._reasoning)) or None,

@@ -470,6 +470,18 @@ def test_a_pair_whose_halves_come_in_two_deltas_is_whole() -> None:
     assert (reader.finish().content, reader.is_normalised) == ("🙂", False)
 
 
+def test_a_look_at_half_a_pair_is_no_loss_of_the_whole() -> None:
+    """SPEC A5, L5: what has come is looked at while it comes, which changes nothing that is said of the answer."""
+    reader = AnswerReader()
+    first, *rest = (json.dumps({"choices": [{"delta": {"content": half}}]}) for half in ("\ud83d", "\ude42"))
+    reader.feed(f"data: {first}\n\n".encode())
+    half = reader.fragment()
+    assert half is not None
+    assert half.content == "\ufffd"
+    reader.feed("".join(f"data: {one}\n\n" for one in (*rest, "[DONE]")).encode())
+    assert (reader.finish().content, reader.is_normalised) == ("🙂", False)
+
+
 @pytest.mark.parametrize(
     "odd", [{"content": 5}, {"tool_calls": {}}, {"tool_calls": ["x"]}, {"content": [{"type": "new"}]}]
 )
