@@ -159,7 +159,7 @@ class ContextSettings(Part):
     """A plan with more calls is refused before the first."""
     late_input: Literal["carry", "continue"] = "carry"
     """Whether an input that came during the last answer waits for the next question or, while loops, tokens and money
-    are left, gets one more loop.
+    are left and it fits the window, gets one more loop.
     """
     on_overflow: Literal["end", "compact_once"] = "end"
     """What happens when the provider itself says that the request is too long."""
