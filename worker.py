@@ -8,6 +8,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -263,12 +264,14 @@ async def run_worker(settings: Settings, faults: FaultPlan | None = None) -> Non
 
 
 def main() -> None:
-    """Entry point of `python -m worker`."""
+    """Entry point of `python -m worker`; with `--stand-in` it waits, loaded, for a line or the end of its input."""
+    import uvloop
+
+    if "--stand-in" in sys.argv[1:] and not sys.stdin.buffer.readline():
+        return
     settings = settings_or_exit()
     use_app_dir(settings.app_dir)
     configure_logs(settings.log_level)
-    import uvloop
-
     try:
         uvloop.run(run_worker(settings))
     except UnfitKeysError as error:

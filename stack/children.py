@@ -17,6 +17,7 @@ from pathlib import Path
 from stack.files import make_private
 
 SHIM = Path(__file__).with_name("shim.py")
+STAND_IN = "--stand-in"
 LOG_LIMIT = 16 * 1024 * 1024
 """A log larger than this, in bytes, is set aside at the next start of its child."""
 
@@ -43,6 +44,8 @@ class ChildSpec:
     """Seconds after the stop signal until it is killed."""
     start_attempts: int = 3
     """Times it may end before it was ready once, until starting is given up."""
+    stand_in_after_s: float | None = None
+    """Seconds after a start until another process of it waits to take its place; None: none does."""
 
 
 def user_identity(uid: int, gid: int) -> Identity:
@@ -60,11 +63,20 @@ def spawn(spec: ChildSpec) -> subprocess.Popen[bytes]:
     """Start the child; returns at once."""
     make_private(spec.log_file.parent)
     _set_aside(spec.log_file)
+    return _spawned(spec, spec.command, stdin=subprocess.DEVNULL)
+
+
+def spawn_waiting(spec: ChildSpec) -> subprocess.Popen[bytes]:
+    """Start one more process of a child that runs, which waits for a line on its standard input."""
+    return _spawned(spec, (*spec.command, STAND_IN), stdin=subprocess.PIPE)
+
+
+def _spawned(spec: ChildSpec, command: tuple[str, ...], *, stdin: int) -> subprocess.Popen[bytes]:
     with open(spec.log_file, "ab", opener=_private) as log:
         return subprocess.Popen(
-            shim_command(spec.command, identity=spec.identity, death_signal=spec.death_signal),
+            shim_command(command, identity=spec.identity, death_signal=spec.death_signal),
             env=dict(spec.environment),
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=log,
             stderr=log,
             start_new_session=True,

@@ -40,6 +40,8 @@ from stack.secrets import DATABASE, DevSecrets, keep_api_key, load_or_make
 from stack.supervisor import Supervisor
 
 NAMES = ("postgres", "temporal", "worker", "api")
+STAND_IN_AFTER_S = 5.0
+"""Seconds in which the machine is left to the worker that has just started, and to what waits for it."""
 DESCRIPTION_FILE = "dev.json"
 PIDS_FILE = "pids.json"
 
@@ -196,7 +198,7 @@ class DevStack:
             except RPCError:
                 return False
 
-        return self._python_child("worker", is_ready)
+        return replace(self._python_child("worker", is_ready), stand_in_after_s=STAND_IN_AFTER_S)
 
     def _api(self) -> ChildSpec:
         async def is_ready(pid: int) -> bool:

@@ -9,10 +9,11 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stack.children import ChildSpec, exited, has_ended, last_line, send, spawn
 from stack.errors import StackError
+from stack.stand_ins import StandIn
 
 STEADY_AFTER_S = 5.0
 """A child that lived this long has its restarts forgotten."""
@@ -30,6 +31,10 @@ class Kept:
     process: subprocess.Popen[bytes]
     failures: int = 0
     exit_code: int | None = None
+    stand_in: StandIn = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stand_in = StandIn(self.spec)
 
 
 class Supervisor:
@@ -73,6 +78,8 @@ class Supervisor:
         for keeper in self._keepers.values():
             keeper.cancel()
         await asyncio.gather(*self._keepers.values(), return_exceptions=True)
+        for kept in self._kept.values():
+            kept.stand_in.end()
         try:
             for kept in reversed(self._kept.values()):
                 await _stop_one(kept)
@@ -94,12 +101,12 @@ class Supervisor:
     async def _keep(self, kept: Kept) -> None:
         while True:
             started = time.monotonic()
-            kept.exit_code = exit_code = await exited(kept.process)
+            kept.exit_code = exit_code = await _ended(kept)
             kept.failures = failures_in_a_row(kept.failures, lived_s=time.monotonic() - started, exit_code=exit_code)
             self._on_pids(self.pids)
             self._on_restart(kept.spec.name, exit_code)
             await asyncio.sleep(pause_before_restart(kept.failures))
-            kept.process = spawn(kept.spec)
+            kept.process = kept.stand_in.takes_over()
             self._on_pids(self.pids)
 
 
@@ -112,6 +119,15 @@ def failures_in_a_row(before: int, *, lived_s: float, exit_code: int) -> int:
 def pause_before_restart(failures: int) -> float:
     """Seconds to wait before a child that ended `failures` times in a row is started again; the first is at once."""
     return 0.0 if failures <= 1 else min(LONGEST_PAUSE_S, 0.1 * 2 ** min(failures - 2, 10))
+
+
+async def _ended(kept: Kept) -> int:
+    """Wait for the end of a child; its exit code. Meanwhile another process gets ready to take its place."""
+    loading = asyncio.create_task(kept.stand_in.load())
+    try:
+        return await exited(kept.process)
+    finally:
+        loading.cancel()
 
 
 async def _stop_one(kept: Kept) -> None:

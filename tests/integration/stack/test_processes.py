@@ -28,10 +28,11 @@ ENVIRONMENT = {
 
 
 @asynccontextmanager
-async def process(module: str, told: Mapping[str, str]) -> AsyncIterator[asyncio.subprocess.Process]:
+async def process(module: str, told: Mapping[str, str], *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """One of the processes, started as `python -m` starts it, and gone after the block."""
     started = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", module),
+        *(sys.executable, "-P", "-m", module, *options),
+        stdin=asyncio.subprocess.PIPE,
         env=os.environ | {"AGENTLOOM_API_PORT": "0"} | dict(told),
         stderr=asyncio.subprocess.PIPE,
     )
@@ -58,6 +59,24 @@ async def test_a_worker_that_starts_before_the_database_waits_for_it_and_can_be_
         await line_with(worker, "the database does not answer")
         worker.terminate()
         assert await asyncio.wait_for(worker.wait(), timeout=10) == 0
+
+
+async def test_a_worker_that_stands_in_works_when_it_is_told_to() -> None:
+    """SPEC 17, decision 0126."""
+    address = f"127.0.0.1:{any_free_port()}"
+    async with process("worker", ENVIRONMENT | {"TEMPORAL_ADDRESS": address}, "--stand-in") as worker:
+        assert worker.stdin
+        worker.stdin.write(b"\n")
+        assert address in await line_with(worker, "does not answer")
+
+
+async def test_a_worker_that_stands_in_ends_with_whom_would_tell_it() -> None:
+    """SPEC 17, decision 0126: it has not even read its settings by then."""
+    async with process("worker", {}, "--stand-in") as worker:
+        assert worker.stdin
+        worker.stdin.close()
+        _, said = await asyncio.wait_for(worker.communicate(), timeout=30)
+    assert (said, worker.returncode) == (b"", 0)
 
 
 async def line_with(running: asyncio.subprocess.Process, words: str) -> str:

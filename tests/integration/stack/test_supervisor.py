@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,17 @@ server.bind(("127.0.0.1", {port}))
 server.listen()
 while True:
     server.accept()[0].close()
+"""
+WITH_STAND_IN = """
+import os, sys, time
+def note(name):
+    with open({folder!r} + "/" + name, "a") as file:
+        file.write(str(os.getpid()) + chr(10))
+note("loaded")
+if "--stand-in" in sys.argv and not sys.stdin.readline():
+    sys.exit()
+note("works")
+time.sleep(600)
 """
 STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
@@ -195,6 +207,60 @@ def test_what_is_killed_again_and_again_after_its_start_is_back_at_once(
 ) -> None:
     """SPEC 17: only what ends by itself, or while it still starts, has to wait ever longer."""
     assert failures_in_a_row(4, lived_s=lived_s, exit_code=exit_code) == counted
+
+
+@dataclass(frozen=True)
+class Noted:
+    """The processes that came about, in their order, and those of them that began to work."""
+
+    folder: Path
+
+    @property
+    def loaded(self) -> list[int]:
+        return self._pids("loaded")
+
+    @property
+    def works(self) -> list[int]:
+        return self._pids("works")
+
+    def _pids(self, name: str) -> list[int]:
+        path = self.folder / name
+        return [int(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.fixture
+async def noted(supervisor: Supervisor, tmp_path: Path) -> Noted:
+    """A child that has a stand-in, loaded by now."""
+    code = WITH_STAND_IN.format(folder=str(tmp_path))
+    await supervisor.start(replace(python_child(tmp_path, "one", code), stand_in_after_s=0.1))
+    noted = Noted(tmp_path)
+    await until(lambda: len(noted.loaded) == 2)
+    return noted
+
+
+async def test_a_killed_childs_place_is_taken_by_its_stand_in(supervisor: Supervisor, noted: Noted) -> None:
+    """SPEC 17: what was loaded before works at once, is the child from then on, and has a stand-in itself."""
+    first, second = noted.loaded
+    assert noted.works == [first]
+    os.kill(first, signal.SIGKILL)
+    await until(lambda: noted.works == [first, second])
+    assert supervisor.pids == {"one": second}
+    await until(lambda: len(noted.loaded) == 3)
+
+
+async def test_a_child_whose_stand_in_is_dead_too_is_started_anew(supervisor: Supervisor, noted: Noted) -> None:
+    """SPEC 17: one that was killed takes nobody's place."""
+    for pid in reversed(noted.loaded):
+        os.kill(pid, signal.SIGKILL)
+    await until(lambda: len(noted.works) == 2)
+    assert noted.works[1] not in noted.loaded[:2]
+    assert supervisor.pids == {"one": noted.works[1]}
+
+
+async def test_a_stand_in_ends_with_its_supervisor(supervisor: Supervisor, noted: Noted) -> None:
+    """SPEC 17: nothing is left, and who never worked needs no time to stop."""
+    await supervisor.stop()
+    assert not any(is_alive(pid) for pid in noted.loaded)
 
 
 async def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
