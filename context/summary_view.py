@@ -67,10 +67,11 @@ def partition(
     movable = {*summaries, *(at for group in free for at in group)}
     hard = frame + beside + sum(item.tokens for at, item in enumerate(items) if at not in movable)
     listed = _listed(items, movable, terms, hard)
-    frame, hard = frame + listed, hard + listed
+    hard += listed
     kept = _kept(items, free, terms, hard, recent=sum(items[at].tokens for at in whole))
     covered = sorted(at for group in free[: len(free) - len(kept)] for at in group)
-    return _partition(items, terms, hard=hard, frame=frame, covered=covered, kept=kept, summaries=summaries)
+    sizes = {"hard": hard, "frame": frame, "listed": listed}
+    return _partition(items, terms, **sizes, covered=covered, kept=kept, summaries=summaries)
 
 
 def with_summary(items: Sequence[ViewItem], covered: Set[int], summary: ViewItem) -> tuple[ViewItem, ...]:
@@ -120,18 +121,20 @@ def _partition(
     *,
     hard: int,
     frame: int,
+    listed: int,
     covered: list[int],
     kept: list[range],
     summaries: list[int],
 ) -> Partition:
     stays = [at for group in kept for at in group]
     fixed = hard + sum(items[at].tokens for at in stays)
-    earlier = sum(items[at].tokens for at in summaries)
-    # A summary alone is no material: folding it onto itself gains nothing, unless that is the only way under B.
-    if not covered and fixed - frame + earlier <= terms.budget.input_limit:
-        return Partition(fixed - frame + earlier, 0, (), tuple(stays), None)
     goes = tuple(sorted([*summaries, *covered]))
     material = total_tokens(tuple(items[at] for at in goes))
+    as_it_is = fixed - frame - listed + material
+    # What is no longer than a summary's frame is no material, and a summary alone is none: nothing is gained by another
+    # one, unless that is the only way under B.
+    if (not covered or material <= frame) and as_it_is <= terms.budget.input_limit:
+        return Partition(as_it_is, 0, (), tuple(stays), None)
     folds = summaries[0] if summaries else None
     return Partition(fixed, material, goes, tuple(stays), folds)
 

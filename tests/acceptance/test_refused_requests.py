@@ -118,6 +118,7 @@ async def test_a_question_that_just_fits_beside_what_no_summary_could_shorten_is
     run, manifest = await asked_second(world, size)
     assert (run["status"], manifest["estimated_input_tokens"]) == ("succeeded", limit)
     assert manifest["notes"] == ["no_compressible_material"]
+    assert not any(map(is_summary, world.model.requests))
     run, manifest = await asked_second(world, size + 1)
     assert run["error"]["code"] == "CONTEXT_PROTECTED_INPUT_TOO_LARGE"
     numbers = run["error"]["numbers"]

@@ -149,6 +149,16 @@ def test_a_summary_alone_is_no_material_unless_nothing_else_can_go() -> None:
     assert (tight.material, tight.covered) == (30, (1,))
 
 
+def test_what_is_no_longer_than_the_frame_of_a_summary_is_no_material_unless_nothing_else_can_go() -> None:
+    """SPEC K3, K8: no summary of it could shrink the request, so none is paid for."""
+    few = [SYSTEM, item("input", 1, tokens=FRAME - 10, run_no=1), item("assistant", 4, run_no=1), item("input", 10)]
+    as_it_is = total_tokens(tuple(few)) + BESIDE
+    assert divided(few) == Partition(as_it_is, 0, (), (), None)
+    assert divided([*few, item("input", 90, tokens=1_000)]).material == FRAME
+    more = [*few, item("input", 5, tokens=1, run_no=1)]
+    assert divided(more).material == FRAME + 1
+
+
 def test_with_nothing_to_compact_the_request_goes_on_if_it_fits() -> None:
     """SPEC K3."""
     view = [SYSTEM, item("input", 10), *turn(13)]
@@ -300,8 +310,8 @@ def test_unfolding_is_the_way_back(view: list[ViewItem], limit: int, since: list
 
 def test_runs_that_stay_whole_are_the_recent_groups_of_which_no_more_are_kept() -> None:
     """SPEC P7, K2, K12: what the next Run shows whole is never summarised, and counts as kept."""
-    old, recent = [item("input", 1, run_no=1), *turn(2, run_no=1)], [item("input", 5, run_no=2), *turn(6, run_no=2)]
-    view = [SYSTEM, *old, *recent]
+    old = [item("input", 1, run_no=1, tokens=FRAME + 1), *turn(2, run_no=1)]
+    view = [SYSTEM, *old, item("input", 5, run_no=2), *turn(6, run_no=2)]
     assert divided(view).covered == (1, 2, 3, 4, 5, 6)
     assert divided(view, whole_from=2).covered == (1, 2, 3)
     assert divided(view, terms_of(keep=30), whole_from=2).covered == (1, 2, 3), "the recent Run is enough"
