@@ -21,7 +21,7 @@ async def answer_used(
     """The answer with usage and cost complete."""
     if is_reported(answer.reply.usage):
         return answer
-    usage = await counted_here(commits, model, operation_id, answer.reply, answer.reply.usage)
+    usage = await _counted(commits, model, operation_id, answer.reply, answer.reply.usage)
     return replace(answer, reply=answer.reply.model_copy(update={"usage": usage}), cost=model.cost(usage))
 
 
@@ -31,14 +31,14 @@ async def break_used(commits: "RunCommits", model: "ReleaseModel", operation_id:
     if usage is None and broke.came is None and not broke.was_sent:
         return broke
     if usage is None or not is_reported(usage):
-        usage = await counted_here(commits, model, operation_id, broke.came or _NOTHING, usage or Usage())
+        usage = await _counted(commits, model, operation_id, broke.came or _NOTHING, usage or Usage())
     return replace(broke, usage=usage, cost=model.cost(usage))
 
 
 _NOTHING = ModelReply(finish_reason="other")
 
 
-async def counted_here(
+async def _counted(
     commits: "RunCommits", model: "ReleaseModel", operation_id: UUID, reply: ModelReply, usage: Usage
 ) -> Usage:
     """The reported figures, with our own in the place of those that are missing."""

@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from activities.used import counted_here
+from activities.failures import until_stored
 from context.errors import UnavailableError
 from context.replies import ModelReply, SoFar
+from context.usage import completed, output_tokens
 
 if TYPE_CHECKING:
     from activities.model_breaks import ModelTry
@@ -43,6 +44,7 @@ class _Noted:
         self._tried = tried
         self._so_far: SoFar = _nothing
         self._last: ModelReply | None = None
+        self._given: int | None = None
 
     def look_at(self, so_far: SoFar) -> None:
         self._so_far = so_far
@@ -58,7 +60,10 @@ class _Noted:
 
     async def _note(self, reply: ModelReply) -> None:
         operation_id, attempt_no = self._tried.operation_id, self._tried.attempt_no
-        usage = await counted_here(self._commits, self._model, operation_id, reply, reply.usage)
+        if self._given is None:
+            self._given = await until_stored(lambda: self._commits.estimated_input(operation_id))
+        written = await asyncio.to_thread(output_tokens, reply, self._model.counter)
+        usage = completed(reply.usage, input_tokens=self._given, output_tokens=written)
         with suppress(UnavailableError):  # the next note says more
             await self._commits.note_written(operation_id, attempt_no, usage, self._model.cost(usage))
             self._last = reply
