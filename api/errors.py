@@ -17,10 +17,11 @@ from starlette.responses import JSONResponse, Response
 from api.addresses import ADDRESS, NOT_AN_ADDRESS
 from api.admin_schemas import VISIBLE
 from api.allowed import fitting_methods
+from api.paging import CURSOR, EVENT_ID, INSTANCE
 from api.places import meant, place_of
 from context import errors
 from context.errors import AgentLoomError, InputInvalidError, RateLimitedError, UnavailableError
-from context.written import NAME
+from context.written import CURRENCY, NAME
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 UNAVAILABLE_RETRY_S = 5
@@ -86,6 +87,10 @@ SILENT_REASONS: Mapping[str, str] = {
 PATTERNS: Mapping[str, str] = {
     NAME: "should have 1 to 64 letters, digits, hyphens and underscores, and begin with a letter or a digit",
     ADDRESS: NOT_AN_ADDRESS,
+    CURSOR: "is not one that was given out for this list",
+    CURRENCY: "should be three capital letters, such as USD",
+    EVENT_ID: "should be the id of an event, a number",
+    INSTANCE: "should be `main` or the id of a task",
     VISIBLE: "should have no blanks, no line breaks and no letters of other alphabets",
 }
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Tag, field_validator, model_validator
 
 from context.written import (
+    CURRENCY,
     LIST,
     MAPPING,
     MAX_TEXT,
@@ -65,7 +66,7 @@ class Price(Part):
     """Price of a million output tokens."""
     cached: Money | None = None
     """Price of a million cached input tokens."""
-    currency: str = Field("USD", pattern="^[A-Z]{3}$")
+    currency: str = Field("USD", pattern=CURRENCY)
     """Currency of the prices."""
 
     @property

@@ -70,6 +70,7 @@ def one_of(branches: Mapping[type, str], *, sentence: str) -> Discriminator:
 
 
 Exact = Annotated[Decimal, Field(max_digits=30, decimal_places=18), BeforeValidator(_exact)]
+CURRENCY = "^[A-Z]{3}$"
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 Name = Annotated[str, Field(pattern=NAME)]
 Ratio = Annotated[Exact, Field(gt=0, le=1)]

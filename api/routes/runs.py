@@ -13,7 +13,7 @@ from api.client_keys import KeyHeader, client_key, key_of_this_request
 from api.dispatching import dispatch_behind
 from api.long_polls import held
 from api.openapi import refusals, router
-from api.paging import After, Cursor, Limit
+from api.paging import EVENT_ID, After, Cursor, Limit
 from api.proof_schemas import InstanceList, ManifestList
 from api.schemas import (
     CompactionList,
@@ -35,7 +35,7 @@ routes = router("runs")
 
 WaitSeconds = Annotated[float, Query(ge=0, le=60, allow_inf_nan=False, description="Wait this long for the end.")]
 LastEventId = Annotated[
-    str | None, Header(pattern=r"^[0-9]{1,15}$", description="`id` of the last event received; wins over `after`.")
+    str | None, Header(pattern=EVENT_ID, description="`id` of the last event received; wins over `after`.")
 ]
 
 EVENT: dict[str, Any] = {

@@ -10,7 +10,7 @@ from api.client_keys import KeyHeader, client_key, key_of_this_request
 from api.dispatching import dispatch_behind
 from api.messages import shown_message
 from api.openapi import refusals, router
-from api.paging import After, Cursor, Limit
+from api.paging import INSTANCE, After, Cursor, Limit
 from api.schemas import (
     AcceptedInput,
     CreatedSession,
@@ -33,9 +33,7 @@ from storage.commits import withdraw_input as withdrawing
 
 routes = router("sessions")
 
-Instance = Annotated[
-    str, Query(pattern=r"^[A-Za-z0-9-]{1,64}$", description="`main`, or the id of a task of the session.")
-]
+Instance = Annotated[str, Query(pattern=INSTANCE, description="`main`, or the id of a task of the session.")]
 
 
 @routes.post("/sessions", status_code=201, responses=refusals(404, body=True))

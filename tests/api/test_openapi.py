@@ -1,6 +1,8 @@
 """The OpenAPI document is true: what it lists is there, and answers look as it says (SPEC 16)."""
 
 import asyncio
+import json
+import re
 import sys
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
+from api.errors import PATTERNS
 from storage.store import Store
 from tests.api.conftest import Person, opened
 
@@ -73,12 +76,24 @@ async def test_every_error_is_listed_as_a_problem_document(address: str) -> None
                     assert list(answer["content"]) == ["application/problem+json"], (path, method, status)
 
 
+# Of what answers hold, and of texts, which are judged by a rule of their own.
+WITHOUT_REFUSALS = ("^[0-9]+$", r"\S")
+
+
+async def test_each_rule_that_is_a_pattern_has_words_for_people(address: str) -> None:
+    """Y5, E: a refusal is a sentence; the pattern stands in the document, for programs."""
+    async with httpx.AsyncClient(trust_env=False) as http:
+        patterns = re.findall(r'"pattern":("(?:[^"\\]|\\.)*")', (await http.get(f"{address}/openapi.json")).text)
+    assert {json.loads(one) for one in patterns} <= {*PATTERNS, *WITHOUT_REFUSALS}
+
+
 # Long polls and streams of a Run last as long as the Run does, so here every Run has ended when it begins or goes on.
 END_AT_ONCE = (
     "CREATE FUNCTION end_at_once() RETURNS trigger LANGUAGE plpgsql AS "
     "$$ BEGIN NEW.status := 'stopped'; NEW.end_reason := 'user_stop'; RETURN NEW; END $$",
     "CREATE TRIGGER end_at_once BEFORE INSERT OR UPDATE ON runs FOR EACH ROW EXECUTE FUNCTION end_at_once()",
 )
+
 
 # Refused on purpose though the form is right: cursors never given out, definitions that name what is not there.
 LEFT_OUT = "positive_data_acceptance"
