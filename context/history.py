@@ -51,7 +51,7 @@ class PastRecord:
 class PastCall:
     """One call of an earlier Run: its Operation's state, and its result if one was stored.
 
-    `begun`: a try at it is written down, which for a `side_effect` happens before it is made.
+    `begun`: a try at it may have reached the tool. Those of a `side_effect` are written down before they are made.
     """
 
     operation_id: UUID

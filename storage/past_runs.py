@@ -13,6 +13,7 @@ from context.session_views import SavedView
 from storage.database import fetch_all
 from storage.effective import EFFECTIVE
 from storage.heads import Heads
+from storage.tool_tries import LEFT_OPEN
 
 _RUNS = f"""
     SELECT r.run_id, r.run_no, r.status, r.execution_no, c.record_id AS answer_id,
@@ -36,9 +37,9 @@ RECORDS = text(f"""
          {EFFECTIVE}
     WHERE x.run_id = ANY(:run_ids) AND x.instance = 'main' AND c.seq > :beyond ORDER BY c.run_id, c.context_seq
 """)
-CALLS = text("""
+CALLS = text(f"""
     SELECT o.batch_id, o.operation_id, o.call_id, o.name, o.state, o.result_id, o.whole_id IS NOT NULL AS offloaded,
-           o.effect, o.attempts > 0 AS begun
+           o.effect, {LEFT_OPEN.format(call="o")} AS begun
     FROM operations o WHERE o.run_id = ANY(:run_ids) AND o.purpose = 'tool' ORDER BY o.batch_id, o.ordinal
 """)
 

@@ -21,6 +21,7 @@ from storage.freezing import keep_manifest, tell_built
 from storage.lost_tries import settling
 from storage.session_views import save_view
 from storage.store import Store
+from storage.tool_tries import LEFT_OPEN
 from storage.writes import WriteSet
 
 LOCK = text("""
@@ -53,7 +54,8 @@ OPEN = "('prepared', 'frozen', 'calling', 'raw_stored')"
 # A request that still waits for its compaction was listed for that, and shows that list.
 FROZEN_FOR = "(SELECT e.{} FROM compaction_episodes e WHERE e.operation_id = operations.operation_id)"
 CLOSE_OPERATIONS = f"""
-    UPDATE operations SET state = CASE WHEN purpose = 'tool' AND attempts > 0 THEN 'unknown' ELSE 'cancelled' END,
+    UPDATE operations SET state = CASE WHEN purpose = 'tool' AND {LEFT_OPEN.format(call="operations")}
+           THEN 'unknown' ELSE 'cancelled' END,
            view_id = coalesce(view_id, {FROZEN_FOR.format("view_id")}),
            view_length = coalesce(view_length, {FROZEN_FOR.format("view_length")}), updated_at = now()
     WHERE run_id = :run_id AND state IN {OPEN}

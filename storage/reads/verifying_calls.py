@@ -6,6 +6,8 @@ likes is counted and not asked with EXISTS, which a plan may answer by reading a
 
 from sqlalchemy import text
 
+from storage.tool_tries import LEFT_OPEN
+
 # Those that say they are of the session, and those of its Runs.
 _OPERATIONS = """
     (SELECT operation_id FROM operations WHERE session_id = :session_id
@@ -33,8 +35,8 @@ TOOL_CALLS = text(f"""
                WHEN r.ended_at IS NOT NULL AND o.state IN ('prepared', 'calling') THEN false
                WHEN o.state IN ('calling', 'unknown') THEN
                  0 < (SELECT count(*) FROM attempts a WHERE a.operation_id = o.operation_id)
-               ELSE o.state IN ('prepared', 'cancelled') AND (r.execution_no > 1 OR 0 = (
-                 SELECT count(*) FROM attempts a WHERE a.operation_id = o.operation_id)) END, false)
+               ELSE o.state IN ('prepared', 'cancelled')
+                 AND (r.execution_no > 1 OR NOT {LEFT_OPEN.format(call="o")}) END, false)
     ORDER BY o.made_no
 """)
 BATCHES = text("""

@@ -10,9 +10,11 @@ from activities.releases import Kit, Releases
 from activities.tool_calls import CallTool, ToolCallActivities
 from context.errors import UnavailableError
 from context.policy import Release
-from context.steps import Begun, OpenRun
+from context.steps import Begun, FailAttempt, OpenRun
+from storage.commits.fail_attempt import fail_attempt
 from storage.commits.open_run import open_run
 from storage.commits.resume_run import ResumeRun, resume_run
+from storage.reads.verifying import verified
 from storage.run_commits import RunCommits
 from storage.store import Store
 from tests.integration.commits.life import Life
@@ -54,3 +56,29 @@ async def test_what_had_begun_before_a_resume_stays_unknown_if_nothing_more_come
     assert [row["state"] for row in await rows(store, states)] == ["prepared", "prepared"]
     await end_run(store, opened.run_id, "stopped", execution_no=2)
     assert [row["state"] for row in await rows(store, states)] == ["unknown", "cancelled"]
+
+
+@pytest.mark.parametrize(
+    ("reasons", "state"),
+    [
+        (["unreachable"], "cancelled"),
+        (["busy", "not_started"], "cancelled"),
+        (["unreachable", "timeout"], "unknown"),
+        (["unreachable", None], "unknown"),
+    ],
+)
+async def test_a_call_whose_tries_never_reached_the_tool_was_not_made(
+    store: Store, opened: Life, reasons: list[str | None], state: str
+) -> None:
+    """SPEC T4, A4: when its Run ends between two tries; one that did not report may have had its effect."""
+    await opened.prepare(store)
+    await opened.accept(store, "pay")
+    for attempt_no, reason in enumerate(reasons, 1):
+        await opened.begin(store, opened.tool())
+        if reason is not None:
+            failed = FailAttempt(opened.tool(), attempt_no, None, "TOOL_UNAVAILABLE", reason, status=0, verdict=None)
+            await fail_attempt(store, failed)
+    await opened.finish(store, "stopped", "user_stop")
+    [call] = await rows(store, f"SELECT state FROM operations WHERE operation_id = '{opened.tool()}'")
+    assert call["state"] == state
+    assert not (await verified(store, opened.world.session_id, opened.world.owner_id)).breaks
