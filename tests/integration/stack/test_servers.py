@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pwd
+import sys
 import tempfile
 from pathlib import Path
 
@@ -34,6 +35,16 @@ async def test_the_database_log_shows_neither_statements_nor_values(postgres_ser
     finally:
         await connection.close()
     assert "planted-marker-word" not in (postgres_server.data_dir.parent / "postgres.log").read_text()
+
+
+async def test_after_a_crash_the_database_flushes_its_file_system_and_not_file_by_file(
+    postgres_server: PostgresServer,
+) -> None:
+    """SPEC R1: a killed PostgreSQL is back before the Run misses it; some 1 500 files took it up to four seconds."""
+    connection = await asyncpg.connect(postgres_server.url("postgres"))
+    method = await connection.fetchval("SHOW recovery_init_sync_method")
+    await connection.close()
+    assert method == ("syncfs" if sys.platform == "linux" else "fsync")
 
 
 async def test_the_temporal_server_knows_our_search_attributes(temporal_client: Client) -> None:
