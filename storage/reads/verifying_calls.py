@@ -9,11 +9,32 @@ from sqlalchemy import text
 from storage.tool_tries import LEFT_OPEN
 
 # Those that say they are of the session, and those of its Runs.
-_OPERATIONS = """
-    (SELECT operation_id FROM operations WHERE session_id = :session_id
-     UNION SELECT q.operation_id FROM runs u JOIN operations q USING (run_id) WHERE u.session_id = :session_id) mine
-    JOIN operations o USING (operation_id)
+_MINE = """
+    SELECT operation_id FROM operations WHERE session_id = :session_id
+    UNION SELECT q.operation_id FROM runs u JOIN operations q USING (run_id) WHERE u.session_id = :session_id
 """
+_OPERATIONS = f"({_MINE}) mine JOIN operations o USING (operation_id)"
+
+
+def told_of(operations: str, *, event: str, named: str) -> str:
+    """SQL: Operations with the bodies of their events of a kind, which name them under `named`; NULL for none.
+
+    They are brought together by grouping. A join by what is in a body looks at all events for each Operation where
+    nobody has counted the rows yet.
+    """
+    return f"""
+        SELECT (array_agg(operation_id) FILTER (WHERE operation_id IS NOT NULL))[1] AS operation_id,
+               array_agg(body) FILTER (WHERE body IS NOT NULL) AS told
+        FROM (SELECT CAST(operation_id AS text) AS named, operation_id, CAST(NULL AS jsonb) AS body
+              FROM ({operations}) o
+              UNION ALL
+              SELECT v.body ->> '{named}', NULL, v.body || jsonb_build_object('run_id', v.run_id)
+              FROM runs u JOIN run_events v USING (run_id)
+              WHERE u.session_id = :session_id AND v.type = '{event}') t
+        GROUP BY named
+    """
+
+
 # A tool call has its place in a batch, one call id of the session, and the result that it was settled with. How one
 # that was never settled is shown later depends on its state, which its tries tell; a resume may have reopened it.
 TOOL_CALLS = text(f"""
@@ -39,16 +60,23 @@ TOOL_CALLS = text(f"""
                  AND (r.execution_no > 1 OR NOT {LEFT_OPEN.format(call="o")}) END, false)
     ORDER BY o.made_no
 """)
-BATCHES = text("""
+BATCHES = text(f"""
     SELECT 'operation/' || b.batch_id AS subject, CAST(NULL AS bigint) AS place
-    FROM runs r JOIN operations m ON m.run_id = r.run_id JOIN tool_batches b ON b.batch_id = m.operation_id
-      LEFT JOIN run_events e ON e.run_id = b.run_id AND e.type = 'tools_started'
-        AND e.body ->> 'batch_id' = CAST(b.batch_id AS text)
+    FROM ({
+    told_of(
+        "SELECT o.operation_id FROM runs r JOIN operations o USING (run_id) WHERE r.session_id = :session_id",
+        event="tools_started",
+        named="batch_id",
+    )
+}) mine
+      JOIN operations m USING (operation_id) JOIN runs r ON r.run_id = m.run_id
+      JOIN tool_batches b ON b.batch_id = m.operation_id
+      LEFT JOIN LATERAL unnest(mine.told) AS e(body) ON e.body ->> 'run_id' = CAST(b.run_id AS text)
       CROSS JOIN LATERAL (
         SELECT count(*) AS calls, count(c.record_id) AS delivered
         FROM operations o LEFT JOIN context_records c ON c.operation_id = o.operation_id AND c.kind = 'tool_result'
         WHERE o.batch_id = b.batch_id) n
-    WHERE r.session_id = :session_id AND NOT coalesce(
+    WHERE NOT coalesce(
       b.run_id = r.run_id AND b.size = n.calls AND e.body ->> 'count' = CAST(b.size AS text)
       AND n.delivered = CASE WHEN b.consumed THEN b.size ELSE 0 END, false)
     ORDER BY b.batch_id
@@ -57,20 +85,20 @@ BATCHES = text("""
 # the call of a compaction, nor for a request that was never sent, since its compaction failed.
 MODEL_CALLS = text(f"""
     SELECT 'operation/' || o.operation_id AS subject, CAST(NULL AS bigint) AS place
-    FROM {_OPERATIONS} LEFT JOIN runs r ON r.run_id = o.run_id
+    FROM ({told_of(_MINE, event="context_build", named="operation_id")}) mine JOIN operations o USING (operation_id)
+      LEFT JOIN runs r ON r.run_id = o.run_id
       LEFT JOIN role_contexts x ON x.context_id = o.context_id LEFT JOIN manifests n ON n.operation_id = o.operation_id
-      LEFT JOIN run_events e ON e.run_id = o.run_id AND e.type = 'context_build'
-        AND e.body ->> 'operation_id' = CAST(o.operation_id AS text)
+      LEFT JOIN LATERAL unnest(mine.told) AS e(body) ON e.body ->> 'run_id' = CAST(o.run_id AS text)
     WHERE o.purpose <> 'tool' AND NOT coalesce(
       r.session_id = o.session_id AND x.session_id = o.session_id AND o.batch_id IS NULL
-      AND (e.run_id IS NULL
+      AND (e.body IS NULL
            OR (e.body ->> 'loop', e.body ->> 'estimated', e.body ->> 'input_limit', coalesce(e.body ->> 'purpose', ''))
             = (CAST(o.loop_no AS text), CAST(n.estimated_input_tokens AS text), CAST(n.input_limit AS text),
                CASE o.purpose WHEN 'business' THEN '' ELSE o.purpose END))
       AND CASE WHEN o.purpose <> 'business' THEN o.purpose = 'compaction' ELSE
-        x.run_id = o.run_id AND CASE WHEN e.run_id IS NOT NULL THEN n.operation_id IS NOT NULL
+        x.run_id = o.run_id AND CASE WHEN e.body IS NOT NULL THEN n.operation_id IS NOT NULL
           ELSE n.operation_id IS NULL OR 0 = (SELECT count(*) FROM attempts a WHERE a.operation_id = o.operation_id) END
-        AND (e.run_id IS NULL OR e.body ->> 'cutoff' = CAST(o.input_cutoff AS text))
+        AND (e.body IS NULL OR e.body ->> 'cutoff' = CAST(o.input_cutoff AS text))
         AND (o.result_id IS NOT NULL) = (0 < (SELECT count(*) FROM context_records c
           WHERE c.operation_id = o.operation_id AND c.kind IN ('assistant', 'fragment')))
         AND (o.state = 'accepted') = (o.result_id IS NOT NULL AND o.verdict ->> 'kind' <> 'unusable') END, false)
@@ -97,13 +125,19 @@ ITEMS = text("""
     ORDER BY v.view_id, v.pos
 """)
 UNLISTED = text("""
-    SELECT 'record/' || c.record_id AS subject, c.context_seq AS place
-    FROM context_records c LEFT JOIN (
-      SELECT DISTINCT w.context_id, v.source_id FROM role_contexts x JOIN request_views w USING (context_id)
-        JOIN view_items v ON v.view_id = w.view_id WHERE x.session_id = :session_id
-    ) l ON l.context_id = c.context_id AND l.source_id = coalesce(c.input_id, c.record_id)
-    WHERE c.session_id = :session_id AND c.kind <> 'fragment' AND l.source_id IS NULL
-    ORDER BY c.seq
+    SELECT 'record/' || n.record_id AS subject, n.context_seq AS place FROM (
+      SELECT (array_agg(record_id) FILTER (WHERE record_id IS NOT NULL))[1] AS record_id,
+             max(context_seq) AS context_seq, max(seq) AS seq, bool_or(is_listed) AS is_listed
+      FROM (SELECT context_id, coalesce(input_id, record_id) AS source_id, record_id, context_seq, seq,
+                   false AS is_listed
+            FROM context_records WHERE session_id = :session_id AND kind <> 'fragment'
+            UNION ALL
+            SELECT w.context_id, v.source_id, NULL, NULL, NULL, true
+            FROM role_contexts x JOIN request_views w USING (context_id) JOIN view_items v ON v.view_id = w.view_id
+            WHERE x.session_id = :session_id) t
+      GROUP BY context_id, source_id) n
+    WHERE n.record_id IS NOT NULL AND NOT n.is_listed
+    ORDER BY n.seq
 """)
 # The list that the next request extends is whole, and its size is the sum of its items.
 LISTS = text("""

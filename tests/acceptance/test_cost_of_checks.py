@@ -1,11 +1,15 @@
-"""What it costs to check a session: each message of a list is put into wire form once, however many requests begin that
-list (SPEC A9, M7).
+"""What it costs to check a session: work that grows with its steps, not with their square (SPEC A9, M7).
+
+Counted are messages that are put into wire form, and rows that statements look at.
 """
 
-from collections.abc import AsyncIterator, Sequence
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
+import asyncpg
 import httpx
 import pytest
 from sqlalchemy import text
@@ -19,7 +23,8 @@ from providers.profiles import Profile
 from providers.release_model import ReleaseModel
 from providers.wire_list import WireList
 from storage import reads
-from storage.database import fetch_value
+from storage.database import _compiled, fetch_value
+from storage.reads.verifying_facts import STATEMENTS
 from tests.support.compactions import SMALL
 from tests.support.one_long_run import run_of
 from tests.support.run_world import Json, RunWorld
@@ -89,3 +94,35 @@ async def test_a_check_puts_each_message_of_a_list_into_wire_form_once(
     rebuilding = Rebuilding(world.store, build_model=counted.build)
     assert await rebuilding.not_as_sent(checked.requests) == []
     assert counted.messages == shown
+
+
+async def test_no_statement_of_a_check_looks_at_each_row_once_for_every_other(world: RunWorld) -> None:
+    """SPEC M7: four times as many steps are at most eight times as many rows, also before anybody has counted them."""
+    sessions = []
+    for steps in (16, 64):
+        sessions.append((await run_of(world, steps, longest=60, **LARGE))["session_id"])
+        world.model.forget_replies()
+    admin = await asyncpg.connect(world.servers.database_url)
+    grown = {}
+    for number, (_, statement) in enumerate(STATEMENTS):
+        few, many = [await rows_looked_at(admin, _compiled(statement)[0], UUID(session)) for session in sessions]
+        grown[number] = many / max(few, 16)
+    await admin.close()
+    assert {number: times for number, times in grown.items() if times > 8} == {}
+
+
+async def rows_looked_at(admin: asyncpg.Connection, sql: str, session: UUID) -> int:
+    """Rows that all parts of a statement gave or left out."""
+    plan = json.loads(await admin.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON, TIMING OFF) {sql}", session))
+    return sum(_rows(node) for node in _nodes(plan[0]["Plan"]))
+
+
+def _rows(node: dict[str, Any]) -> int:
+    removed = sum(count for name, count in node.items() if name.startswith("Rows Removed"))
+    return int((node["Actual Rows"] + removed) * node["Actual Loops"])
+
+
+def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for child in node.get("Plans", ()):
+        yield from _nodes(child)

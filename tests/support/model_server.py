@@ -93,6 +93,10 @@ class ModelServer:
         """Append to the script."""
         self._default.extend(replies)
 
+    def forget_replies(self) -> None:
+        """Drop the replies that nobody has asked for yet."""
+        self._default.clear()
+
     def release(self, gate: str) -> None:
         """Let the replies held at this gate go on, now and later."""
         self._gate(gate).set()
