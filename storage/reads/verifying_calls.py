@@ -19,8 +19,8 @@ _OPERATIONS = f"({_MINE}) mine JOIN operations o USING (operation_id)"
 def told_of(operations: str, *, event: str, named: str) -> str:
     """SQL: Operations with the bodies of their events of a kind, which name them under `named`; NULL for none.
 
-    They are brought together by grouping. A join by what is in a body looks at all events for each Operation where
-    nobody has counted the rows yet.
+    They are brought together by grouping, once. A join by what is in a body looks at all events for each Operation
+    where nobody has counted the rows yet, and so would any that begins with another table (hence OFFSET 0).
     """
     return f"""
         SELECT (array_agg(operation_id) FILTER (WHERE operation_id IS NOT NULL))[1] AS operation_id,
@@ -60,17 +60,12 @@ TOOL_CALLS = text(f"""
                  AND (r.execution_no > 1 OR NOT {LEFT_OPEN.format(call="o")}) END, false)
     ORDER BY o.made_no
 """)
+_OF_RUNS = "SELECT o.operation_id FROM runs r JOIN operations o USING (run_id) WHERE r.session_id = :session_id"
 BATCHES = text(f"""
+    WITH mine AS MATERIALIZED ({told_of(_OF_RUNS, event="tools_started", named="batch_id")})
     SELECT 'operation/' || b.batch_id AS subject, CAST(NULL AS bigint) AS place
-    FROM ({
-    told_of(
-        "SELECT o.operation_id FROM runs r JOIN operations o USING (run_id) WHERE r.session_id = :session_id",
-        event="tools_started",
-        named="batch_id",
-    )
-}) mine
-      JOIN operations m USING (operation_id) JOIN runs r ON r.run_id = m.run_id
-      JOIN tool_batches b ON b.batch_id = m.operation_id
+    FROM mine CROSS JOIN LATERAL (SELECT * FROM tool_batches WHERE batch_id = mine.operation_id OFFSET 0) b
+      JOIN operations m ON m.operation_id = b.batch_id JOIN runs r ON r.run_id = m.run_id
       LEFT JOIN LATERAL unnest(mine.told) AS e(body) ON e.body ->> 'run_id' = CAST(b.run_id AS text)
       CROSS JOIN LATERAL (
         SELECT count(*) AS calls, count(c.record_id) AS delivered
@@ -84,8 +79,9 @@ BATCHES = text(f"""
 # A model call is what its event says was frozen, and came to what its record says. Earlier versions wrote no event for
 # the call of a compaction, nor for a request that was never sent, since its compaction failed.
 MODEL_CALLS = text(f"""
+    WITH mine AS MATERIALIZED ({told_of(_MINE, event="context_build", named="operation_id")})
     SELECT 'operation/' || o.operation_id AS subject, CAST(NULL AS bigint) AS place
-    FROM ({told_of(_MINE, event="context_build", named="operation_id")}) mine JOIN operations o USING (operation_id)
+    FROM mine CROSS JOIN LATERAL (SELECT * FROM operations WHERE operation_id = mine.operation_id OFFSET 0) o
       LEFT JOIN runs r ON r.run_id = o.run_id
       LEFT JOIN role_contexts x ON x.context_id = o.context_id LEFT JOIN manifests n ON n.operation_id = o.operation_id
       LEFT JOIN LATERAL unnest(mine.told) AS e(body) ON e.body ->> 'run_id' = CAST(o.run_id AS text)
