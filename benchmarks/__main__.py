@@ -3,7 +3,16 @@
 import subprocess
 import sys
 
-NAMES = ("step_time", "long_run", "many_runs", "stable_prefix", "outgrown_windows", "preparing", "retention")
+NAMES = (
+    "step_time",
+    "after_kill",
+    "long_run",
+    "many_runs",
+    "stable_prefix",
+    "outgrown_windows",
+    "preparing",
+    "retention",
+)
 
 
 def main() -> int:

@@ -1,4 +1,6 @@
-"""The tool of the benchmarks."""
+"""The tools of the benchmarks."""
+
+import time
 
 
 def note(n: int) -> str:
@@ -8,3 +10,13 @@ def note(n: int) -> str:
         n: The number.
     """
     return f"noted {n}"
+
+
+def linger(seconds: float) -> str:
+    """Take a while.
+
+    Args:
+        seconds: How long.
+    """
+    time.sleep(seconds)
+    return "lingered"
