@@ -73,8 +73,9 @@ DRAIN = timedelta(seconds=2)
 LEAVING = timedelta(seconds=5)
 HEARTBEATS = timedelta(milliseconds=500)
 # Workflow tasks hold their local activities, and their clock runs from the moment they are taken: what can't be worked
-# on at once waits at the server. (With the default of 100, two hundred Runs at once let each other's tasks time out.)
-TASKS_AT_ONCE = 16
+# on at once waits at the server. (With the default of 100, two hundred Runs at once let each other's tasks time out;
+# with 16, those of a dead worker, whose histories are all read at once.)
+TASKS_AT_ONCE = 8
 SHORTEST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
 COLLECT_AT = (20_000, 20, 50)  # new objects, and younger generations, before each generation is collected

@@ -4,6 +4,7 @@ A problem holds a code of SPEC section 14, sentences of ours and numbers. What t
 validation errors name the place and the rule, not the value.
 """
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -22,6 +23,8 @@ from api.places import meant, place_of
 from context import errors
 from context.errors import AgentLoomError, InputInvalidError, RateLimitedError, UnavailableError
 from context.written import CURRENCY, NAME
+
+LOG = logging.getLogger(__name__)
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 UNAVAILABLE_RETRY_S = 5
@@ -183,6 +186,8 @@ def _reason_of(entry: Mapping[str, Any]) -> str:
 
 
 async def _on_domain_error(request: Request, error: Exception) -> Response:
+    if type(error) not in STATUS:
+        LOG.error("a request failed inside: %s", error, exc_info=error)
     return domain_problem(cast(AgentLoomError, error))
 
 

@@ -40,7 +40,7 @@ from stack.secrets import DATABASE, DevSecrets, keep_api_key, load_or_make
 from stack.supervisor import Supervisor
 
 NAMES = ("postgres", "temporal", "worker", "api")
-STAND_IN_AFTER_S = 5.0
+STAND_IN_AFTER_S = 3.0
 """Seconds in which the machine is left to the worker that has just started, and to what waits for it."""
 DESCRIPTION_FILE = "dev.json"
 PIDS_FILE = "pids.json"

@@ -35,7 +35,7 @@ DYNAMIC_CONFIG = (
     "history.visibilityProcessorMaxPollRPS=500",
     'history.timerProcessorMaxTimeShift="50ms"',  # by default each retry and time-out comes up to a second late
     # By default a task that was lost with its worker four times waits ever longer for the next, up to ten minutes.
-    'history.workflowTaskRetryMaxInterval="2s"',
+    'history.workflowTaskRetryMaxInterval="10s"',
 )
 LONGEST_POLL_S = 60
 LEAVING = (enums.WorkerStatus.WORKER_STATUS_SHUTTING_DOWN, enums.WorkerStatus.WORKER_STATUS_SHUTDOWN)

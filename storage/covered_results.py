@@ -21,6 +21,7 @@ from context.summaries import listed_results
 from context.views import total_tokens
 from storage.covering import CHAIN
 from storage.database import fetch_all, fetch_one
+from storage.snapshot_tables import SOURCE_ID
 from storage.store import Store
 from storage.view_lists import listed
 
@@ -40,14 +41,14 @@ NAMED = text(f"""
 """)
 ALL = text(f"""{CHAIN}
     SELECT o.operation_id AS result_ref, o.name AS tool
-    FROM (SELECT CAST(substr(p.piece, 8) AS uuid) AS source_id, chain.depth, p.ordinal
+    FROM (SELECT {SOURCE_ID} AS source_id, chain.depth, p.ordinal
           FROM chain JOIN snapshot_pieces p USING (snapshot_id) WHERE p.piece LIKE 'record/%') r {_CALLS}
     WHERE EXISTS (SELECT 1 FROM snapshots s WHERE s.snapshot_id = :snapshot_id AND s.session_id = :session_id)
     ORDER BY r.depth DESC, r.ordinal
 """)
 ADDED = text(f"""
     SELECT r.snapshot_id, o.operation_id AS result_ref, o.name AS tool
-    FROM (SELECT p.snapshot_id, CAST(substr(p.piece, 8) AS uuid) AS source_id, p.ordinal
+    FROM (SELECT p.snapshot_id, {SOURCE_ID} AS source_id, p.ordinal
           FROM snapshots s JOIN snapshot_pieces p USING (snapshot_id)
           WHERE s.session_id = :session_id AND p.piece LIKE 'record/%') r {_CALLS}
     ORDER BY r.snapshot_id, r.ordinal

@@ -26,6 +26,12 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from storage.columns import made_no
 from storage.tables import metadata, tool_batches
 
+SOURCE_ID = """
+    CASE WHEN p.piece ~ '^[a-z]+/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+         THEN CAST(split_part(p.piece, '/', 2) AS uuid) END
+"""
+"""The id in the name of a piece `p`; NULL for one that is none, which only a changed row can have."""
+
 compaction_episodes = Table(
     "compaction_episodes",
     metadata,

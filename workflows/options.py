@@ -49,6 +49,9 @@ CALL_RETRY = RetryPolicy(
 )
 # A local activity that waits for the database holds the workflow task; two seconds keep stop and queries answered.
 TASK_TIMEOUT = timedelta(seconds=2)
+# Whoever takes a Run over reads its history again, within one task: some 0.7 ms of a processor for each event, and the
+# Runs of a dead worker are all read at once. (The server suggests a new execution at 4 096 events, which take longer.)
+LONGEST_HISTORY = 200
 HEARTBEAT = timedelta(seconds=2)
 CANCELLATION = timedelta(seconds=30)  # the intent of a recorded stop is sent at once, or by a relay within its lease
 LONGEST_CALL_S = 2_592_000.0

@@ -20,8 +20,8 @@ from context.episodes import CompactionVerdict, EpisodeRef
 from context.errors import CompactionFailedError, ModelContextLengthError
 from context.ids import model_operation_id
 from context.steps import FinishedRun, FreezeRequest, ModelVerdict, PreparedRequest, PrepareRequest, ToolPlan
+from workflows import changes, options
 from workflows import loop as steps
-from workflows import options
 from workflows.compaction import CompactionInput
 from workflows.endings import (
     ANSWERED,
@@ -364,7 +364,7 @@ class RunWorkflow:
 
     async def _hand_on_if_long(self) -> None:
         """Continue as new at this boundary, where nothing is open, when the history has grown long (SPEC W4)."""
-        if workflow.info().is_continue_as_new_suggested():
+        if workflow.info().is_continue_as_new_suggested() or _is_long():
             await workflow.wait_condition(workflow.all_handlers_finished)
             workflow.continue_as_new(self._start.model_copy(update={"state": self._handed_on()}))
 
@@ -388,6 +388,12 @@ class RunWorkflow:
     def _show(self) -> None:
         if self._state is not None:
             workflow.set_current_details(current_details(self._handed_on()))
+
+
+def _is_long() -> bool:
+    """Whether taking this execution over would take too much of a task's time (decision 0129)."""
+    is_long = workflow.info().get_current_history_length() > options.LONGEST_HISTORY
+    return is_long and workflow.patched(changes.HANDS_ON_EARLY)
 
 
 def _is_cancelled() -> bool:

@@ -17,6 +17,7 @@ from context.ids import block_operation_id, compaction_workflow_id
 from storage.database import fetch_all, fetch_one
 from storage.reads.owned import check_run
 from storage.reads.pages import Page, clamped, cursor_made_no, found, page_of
+from storage.snapshot_tables import SOURCE_ID
 from storage.store import Store
 
 
@@ -98,9 +99,11 @@ CALLS = text("""
           WHERE operation_id = ANY(:ids)) tries
     GROUP BY operation_id
 """)
-INPUTS = text("""
-    SELECT snapshot_id, array_agg(substr(piece, 7)::uuid ORDER BY ordinal) AS inputs FROM snapshot_pieces
-    WHERE snapshot_id = ANY(:ids) AND piece LIKE 'input/%' GROUP BY snapshot_id
+INPUTS = text(f"""
+    SELECT snapshot_id, array_agg(source_id ORDER BY ordinal) AS inputs
+    FROM (SELECT p.snapshot_id, p.ordinal, {SOURCE_ID} AS source_id FROM snapshot_pieces p
+          WHERE p.snapshot_id = ANY(:ids) AND p.piece LIKE 'input/%') named
+    WHERE source_id IS NOT NULL GROUP BY snapshot_id
 """)
 
 

@@ -34,7 +34,12 @@ SNAPSHOT = {
     "outdated_at": "now()",
     "made_no": "-made_no",
 }
-SHAPES = {"ranges": ("'7'", '\'[{"context_id": "?"}]\''), "revisions": ("'{}'", "'[]'"), "previous_id": ("NULL",)}
+SHAPES = {
+    "ranges": ("'7'", '\'[{"context_id": "?"}]\''),
+    "revisions": ("'{}'", "'[]'"),
+    "previous_id": ("NULL",),
+    "piece": ("split_part(piece, '/', 1) || '/no-id'",),
+}
 """Further ways to change a column."""
 PIECE = {
     "snapshot_id": SOME_ID,
@@ -92,7 +97,8 @@ def changes() -> Iterator[str]:
         at = f"(SELECT ctid FROM snapshot_pieces WHERE piece LIKE '{kind}/%' ORDER BY snapshot_id, ordinal LIMIT 1)"
         yield f"DELETE FROM snapshot_pieces WHERE ctid = {at}"
         for column, value in PIECE.items():
-            yield f"UPDATE snapshot_pieces SET {column} = {value} WHERE ctid = {at}"
+            for one in (value, *SHAPES.get(column, ())):
+                yield f"UPDATE snapshot_pieces SET {column} = {one} WHERE ctid = {at}"
     at = "(SELECT episode_id FROM snapshots WHERE snapshot_id = '$snapshot')"
     for column, value in EPISODE.items():
         yield f"UPDATE compaction_episodes SET {column} = {value} WHERE episode_id = {at}"

@@ -14,6 +14,7 @@ from tests.support import replies
 from tests.support.replies import Reply
 from tests.support.run_world import Json, RunWorld, python_tool
 from workflows.names import RUN_WORKFLOW
+from workflows.options import LONGEST_HISTORY
 
 
 def steps(history: WorkflowHistory) -> list[tuple[int, int]]:
@@ -55,6 +56,27 @@ async def test_a_step_writes_few_events_and_bytes_whatever_was_said(
     events, size = (median_high(figures) for figures in zip(*steps(history), strict=True))
     assert (events <= 16, size <= 2048) == (True, True), (events, size)
     assert b"MARK" not in b"".join(event.SerializeToString() for event in history.events)
+
+
+async def executions_of(world: RunWorld, run_id: str) -> list[WorkflowHistory]:
+    """The histories of a Run's executions, the last one first."""
+    found = [await world.workflow(run_id).fetch_history()]
+    while earlier := found[-1].events[0].workflow_execution_started_event_attributes.continued_execution_run_id:
+        handle = world.temporal.get_workflow_handle(f"run/{run_id}", run_id=earlier)
+        found.append(await handle.fetch_history())
+    return found
+
+
+async def test_a_history_never_grows_longer_than_a_task_has_time_to_read(world: RunWorld) -> None:
+    """SPEC W4, R1: a worker that takes a Run over reads its history again, and gives up what takes two seconds."""
+    loops = 50
+    await world.publish(tools=[python_tool("pause", "idempotent")], limits={"max_loops": loops + 2})
+    world.model.add(*[replies.calls(("pause", {"seconds": 0, "text": "x"}))] * loops, "done")
+    run = await world.ask()
+    assert (run["status"], run["answer"], run["loops"]) == ("succeeded", "done", loops + 1)
+    lengths = [len(history.events) for history in await executions_of(world, run["run_id"])]
+    assert len(lengths) > 1
+    assert max(lengths) < LONGEST_HISTORY + 30
 
 
 async def test_a_result_of_eight_megabytes_makes_nobody_wait(world: RunWorld) -> None:

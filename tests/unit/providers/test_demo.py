@@ -3,6 +3,8 @@
 import asyncio
 import json
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -351,3 +353,15 @@ def test_no_text_makes_the_demo_search_for_ever(unit: str) -> None:
     text = unit * 100_000
     assert sentences_of(text) == []
     assert _PATH.findall(text) == []
+
+
+def test_the_search_of_the_demo_finds_the_page_about_its_question_first() -> None:
+    """Issue 2: whatever other pages are written; the README shows what is made of it."""
+    found = subprocess.run(
+        [sys.executable, "-c", "import docs_tools; print(docs_tools.search_files('survive worker')[0]['path'])"],
+        cwd=Path(__file__).resolve().parents[3] / "examples" / "docs_agent",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.strip() == "docs/architecture.md"
